@@ -6,10 +6,9 @@ import re
 from collections.abc import Iterable
 
 import sqlglot
+from silverfold.conf.names import folded
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
-
-from conf.names import folded
 
 _DIALECT = "spark"
 

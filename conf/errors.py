@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from conf.text import in_one_line, without_secrets
+from silverfold.conf.text import in_one_line, without_secrets
 
 
 class SilverfoldError(Exception):

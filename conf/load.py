@@ -24,11 +24,11 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from conf.errors import ConfigError
-from conf.files import read_whole
-from conf.model import FeedSettings, Settings
-from conf.names import folded
-from conf.validate import together, validated
+from silverfold.conf.errors import ConfigError
+from silverfold.conf.files import read_whole
+from silverfold.conf.model import FeedSettings, Settings
+from silverfold.conf.names import folded
+from silverfold.conf.validate import together, validated
 
 PREFIX = "SILVERFOLD__"
 NAME = re.compile(r"[A-Za-z]([A-Za-z0-9]|_(?!_))*")
@@ -182,7 +182,7 @@ def _named(env: str) -> str:
 
 
 def _packaged() -> list[Traversable]:
-    return [file for file in resources.files("conf").iterdir() if file.name.endswith(".toml")]
+    return [file for file in resources.files("silverfold.conf").iterdir() if file.name.endswith(".toml")]
 
 
 def _feeds(conf_dir: Path | None) -> Iterator[tuple[str, Layered]]:

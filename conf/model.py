@@ -21,9 +21,8 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import PydanticCustomError
-
-from conf.names import TAKEN, folded
-from conf.secrets import Secret, revealed
+from silverfold.conf.names import TAKEN, folded
+from silverfold.conf.secrets import Secret, revealed
 
 _SCHEMES: Final = ("file", "s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "hdfs")
 """URL schemes of stores that delta-rs supports."""
@@ -82,7 +81,7 @@ class Maintain(Strict):
 
 
 def _condition(condition: str) -> str:
-    from conf.conditions import check_condition  # noqa: PLC0415 - slow import, and most commands need no conditions
+    from silverfold.conf.conditions import check_condition  # noqa: PLC0415 - slow import, and most commands need no conditions
 
     return check_condition(condition)
 

@@ -12,9 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
-
-from conf.errors import ConfigError
-from conf.files import read_whole
+from silverfold.conf.errors import ConfigError
+from silverfold.conf.files import read_whole
 
 REFERENCE = '{ env = "NAME" } or { file = "PATH" }'
 

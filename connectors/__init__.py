@@ -22,7 +22,8 @@ To add a connector:
 1. A folder ``connectors/<name>/``: ``PROTOCOL.md`` (each fact with its certainty), and its rooms, each a module or a
    package: ``options`` (models of its settings), ``protocol`` (pure: bytes in, events out, no socket), ``client`` (a
    stand-alone client, if users need one), ``receiver``, ``decoder``, ``reference``, ``server`` (an in-process source
-   that implements the protocol faithfully), ``connector`` (the connector object). What they share is `connectors.common`.
+   that implements the protocol faithfully), ``connector`` (the connector object). What they share is
+   `connectors.common`.
 2. One line in `connectors.registry`.
 3. A folder ``tests/golden/<name>/`` with byte vectors.
 

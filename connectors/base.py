@@ -16,15 +16,14 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
 
-from conf.model import Commit, Reconnect, Table
-from connectors.common.key_span import EVERY_KEY, KeySpan
+from silverfold.conf.model import Commit, Reconnect, Table
+from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 
 if TYPE_CHECKING:  # receivers must not import Spark
     from pydantic import BaseModel
     from pyspark.sql.types import StructType
-
-    from connectors.common.arrow_rows import ArrowRows
-    from connectors.common.transport import Address
+    from silverfold.connectors.common.arrow_rows import ArrowRows
+    from silverfold.connectors.common.transport import Address
 
 
 class Kind(StrEnum):

@@ -10,17 +10,16 @@ from importlib import import_module
 from typing import Any, Final
 
 from pydantic import BaseModel
-
-from conf.errors import ConfigError
-from conf.model import FeedSettings, Settings
-from conf.validate import together, validated
-from connectors.base import Connector, Feed, Problem
+from silverfold.conf.errors import ConfigError
+from silverfold.conf.model import FeedSettings, Settings
+from silverfold.conf.validate import together, validated
+from silverfold.connectors.base import Connector, Feed, Problem
 
 CONNECTORS: Final = {
-    "deephaven": "connectors.deephaven.connector",
-    "sbe": "connectors.sbe.connector",
-    "sqlitecloud": "connectors.sqlitecloud.connector",
-    "sqlitecloud_webhooks": "connectors.sqlitecloud_webhooks.connector",
+    "deephaven": "silverfold.connectors.deephaven.connector",
+    "sbe": "silverfold.connectors.sbe.connector",
+    "sqlitecloud": "silverfold.connectors.sqlitecloud.connector",
+    "sqlitecloud_webhooks": "silverfold.connectors.sqlitecloud_webhooks.connector",
 }
 """Maps a connector's name to the module that defines its ``CONNECTOR``."""
 

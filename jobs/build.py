@@ -13,21 +13,19 @@ from typing import TYPE_CHECKING, Annotated
 import structlog
 import typer
 from rich.console import Console
-
-from conf.errors import SilverfoldError, SparkUnavailable, StoreUnavailable, UndecodableFrame
-from jobs.cli import main_of
-from jobs.common.context import Every, Names, invocation
-from jobs.common.source_change import misread_since_landed
-from jobs.common.stopping import stopped_by_signals
-from jobs.common.ways_on import advice_for
-from pipelines.places import places_of
+from silverfold.conf.errors import SilverfoldError, SparkUnavailable, StoreUnavailable, UndecodableFrame
+from silverfold.jobs.cli import main_of
+from silverfold.jobs.common.context import Every, Names, invocation
+from silverfold.jobs.common.source_change import misread_since_landed
+from silverfold.jobs.common.stopping import stopped_by_signals
+from silverfold.jobs.common.ways_on import advice_for
+from silverfold.pipelines.places import places_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from conf.model import Settings
-    from connectors.base import Feed
-    from pipelines.applying.build import FeedBuild, Step
+    from silverfold.conf.model import Settings
+    from silverfold.connectors.base import Feed
+    from silverfold.pipelines.applying.build import FeedBuild, Step
 
 
 def build(
@@ -48,8 +46,8 @@ def build(
     """
     settings = invocation(ctx).settings()
     opened = invocation(ctx).chosen_feeds(settings, feeds, every)
-    from pipelines.applying.build import FeedBuild  # noqa: PLC0415 - --help must not load Spark
-    from pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
+    from silverfold.pipelines.applying.build import FeedBuild  # noqa: PLC0415 - --help must not load Spark
+    from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
 
     @cache
     def start() -> SparkSession:
@@ -135,7 +133,7 @@ def _warn_if_misread(settings: Settings, feed_build: FeedBuild) -> None:
 
 def _warn_if_emptied(settings: Settings, feed_build: FeedBuild) -> None:
     """Warn if a power cut may have lost rows of a table that have not been restored since."""
-    from pipelines.applying.cuts import emptied_since_whole  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.applying.cuts import emptied_since_whole  # noqa: PLC0415 - --help must not load what jobs run on
 
     feed = feed_build.feed.name
     for name in feed_build.tables:
@@ -189,7 +187,7 @@ def run(
         SparkUnavailable: Spark does not start, or ended although the build was not stopped.
         typer.Exit: With 130: without ``follow``, ``stop`` was set before all was applied.
     """
-    from pipelines.applying.turns import take_turns  # noqa: PLC0415 - as above
+    from silverfold.pipelines.applying.turns import take_turns  # noqa: PLC0415 - as above
 
     log = structlog.get_logger("build")
     faults: dict[tuple[str, str], SilverfoldError] = {}

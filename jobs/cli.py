@@ -28,11 +28,10 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import click
 import typer
+from silverfold.conf.errors import ConfigError, Fenced, SilverfoldError, SparkUnavailable
+from silverfold.conf.files import FULL
+from silverfold.jobs.common.streams import open_streams
 from typer.core import TyperGroup
-
-from conf.errors import ConfigError, Fenced, SilverfoldError, SparkUnavailable
-from conf.files import FULL
-from jobs.common.streams import open_streams
 
 HELP: Final = "markdown"
 """Markup of help texts: lines of a paragraph are joined."""
@@ -48,26 +47,35 @@ class Job(NamedTuple):
 
 
 JOBS = {
-    "demo": Job("jobs.demo.__main__:demo", "Show everything at work: a live source, receiver, build, and a proof."),
-    "simulate": Job("jobs.simulate:app", "Run a connector's own source, and keep its tables changing."),
-    "receive": Job("jobs.receive:receive", "Land the frames of some feeds in bronze, until stopped."),
-    "build": Job("jobs.build:build", "Bring the silver tables of some feeds up to what has landed."),
-    "rebuild": Job("jobs.rebuild:rebuild", "Make a silver table anew from bronze and swap it in, in one commit."),
-    "maintain": Job("jobs.maintain:maintain", "Keep a feed's tables small: drop old frames, join and remove files."),
-    "verify": Job("jobs.verify:verify", "Compare silver tables with what bronze, or the source, says they must hold."),
-    "sql": Job("jobs.sql:sql", "Run a query over the silver tables, by table name."),
-    "status": Job("jobs.status:status", "Show, per feed and table, what has landed and what is applied."),
+    "demo": Job(
+        "silverfold.jobs.demo.__main__:demo", "Show everything at work: a live source, receiver, build, and a proof."
+    ),
+    "simulate": Job("silverfold.jobs.simulate:app", "Run a connector's own source, and keep its tables changing."),
+    "receive": Job("silverfold.jobs.receive:receive", "Land the frames of some feeds in bronze, until stopped."),
+    "build": Job("silverfold.jobs.build:build", "Bring the silver tables of some feeds up to what has landed."),
+    "rebuild": Job(
+        "silverfold.jobs.rebuild:rebuild", "Make a silver table anew from bronze and swap it in, in one commit."
+    ),
+    "maintain": Job(
+        "silverfold.jobs.maintain:maintain", "Keep a feed's tables small: drop old frames, join and remove files."
+    ),
+    "verify": Job(
+        "silverfold.jobs.verify:verify", "Compare silver tables with what bronze, or the source, says they must hold."
+    ),
+    "sql": Job("silverfold.jobs.sql:sql", "Run a query over the silver tables, by table name."),
+    "status": Job("silverfold.jobs.status:status", "Show, per feed and table, what has landed and what is applied."),
     "quarantine": Job(
-        "jobs.quarantine:app", "See what silver tables could not take; try it again, or go on without it."
+        "silverfold.jobs.quarantine:app", "See what silver tables could not take; try it again, or go on without it."
     ),
     "sbe": Job(
-        "jobs.sbe.__main__:app", "Decode messages of Simple Binary Encoding, and judge and compare their schemas."
+        "silverfold.jobs.sbe.__main__:app",
+        "Decode messages of Simple Binary Encoding, and judge and compare their schemas.",
     ),
     "prepare": Job(
-        "jobs.prepare:prepare",
+        "silverfold.jobs.prepare:prepare",
         "Fetch Delta's JARs, and archive the classes that Spark loads, so that it starts in half the time.",
     ),
-    "config": Job("jobs.config:app", "Look at the settings."),
+    "config": Job("silverfold.jobs.config:app", "Look at the settings."),
 }
 
 
@@ -142,10 +150,8 @@ def begin(
     Settings come in layers, later wins: the packaged base.toml and NAME.toml, DIR/settings.toml,
     DIR/feeds/FEED.toml, environment variables such as SILVERFOLD__WAREHOUSE.
     """
-    from jobs.common.context import Invocation  # noqa: PLC0415 - --help needs no settings, and their models take time to load
-    from jobs.packages import check_packages  # noqa: PLC0415 - as above
+    from silverfold.jobs.common.context import Invocation  # noqa: PLC0415 - --help needs no settings, and their models take time to load
 
-    check_packages()
     ctx.obj = Invocation(conf_dir=conf, env=env)
 
 
@@ -181,7 +187,7 @@ def _print_errors(*lines: str) -> None:
 
 def _environment_error(error: Exception) -> str | None:
     """Return a message for an error that is no bug although it is not ours: a full disk, or the end of Spark."""
-    spark = sys.modules.get("pipelines.spark.session")
+    spark = sys.modules.get("silverfold.pipelines.spark.session")
     if spark is not None and spark.has_ended():
         return str(spark.ENDED)
     if not (isinstance(error, OSError) and error.errno in FULL):

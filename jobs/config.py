@@ -8,14 +8,13 @@ from uuid import uuid4
 
 import typer
 from rich.console import Console
-
-from conf.errors import ApplyError, SilverfoldError, SparkUnavailable, StoreUnavailable
-from conf.model import Settings
-from conf.text import without_secrets
-from connectors.base import Connector, Feed, TableKind
-from jobs.cli import main_of
-from jobs.common.context import invocation
-from jobs.common.source_change import change_since_landed
+from silverfold.conf.errors import ApplyError, SilverfoldError, SparkUnavailable, StoreUnavailable
+from silverfold.conf.model import Settings
+from silverfold.conf.text import without_secrets
+from silverfold.connectors.base import Connector, Feed, TableKind
+from silverfold.jobs.cli import main_of
+from silverfold.jobs.common.context import invocation
+from silverfold.jobs.common.source_change import change_since_landed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +45,7 @@ def check(
     """
     run = invocation(ctx)
     settings, feeds = run.checked()
-    from pipelines.upkeep.lease import check_package  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.upkeep.lease import check_package  # noqa: PLC0415 - --help must not load what jobs run on
 
     breaks = False
     for connector, feed in feeds:
@@ -76,14 +75,13 @@ def _try_warehouse(settings: Settings) -> str:
     """
     import pyarrow as pa  # noqa: PLC0415 - without --connect neither it nor Spark is needed
     from deltalake import write_deltalake  # noqa: PLC0415 - as above
-
-    from pipelines.places import places_of  # noqa: PLC0415 - as above
-    from pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
-    from pipelines.store import naming_the_store  # noqa: PLC0415 - as above
-    from pipelines.upkeep.lease import sole_writer  # noqa: PLC0415 - as above
-    from pipelines.upkeep.remove_tree import remove_tree  # noqa: PLC0415 - as above
-    from transforms.merge import Recorded, append  # noqa: PLC0415 - as above
-    from transforms.spark_errors import named_errors  # noqa: PLC0415 - as above
+    from silverfold.pipelines.places import places_of  # noqa: PLC0415 - as above
+    from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
+    from silverfold.pipelines.store import naming_the_store  # noqa: PLC0415 - as above
+    from silverfold.pipelines.upkeep.lease import sole_writer  # noqa: PLC0415 - as above
+    from silverfold.pipelines.upkeep.remove_tree import remove_tree  # noqa: PLC0415 - as above
+    from silverfold.transforms.merge import Recorded, append  # noqa: PLC0415 - as above
+    from silverfold.transforms.spark_errors import named_errors  # noqa: PLC0415 - as above
 
     places = places_of(settings)
     place = places.trial(uuid4().hex)

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-
-from jobs.cli import main_of
-from jobs.common.context import invocation
+from silverfold.jobs.cli import main_of
+from silverfold.jobs.common.context import invocation
 
 
 def maintain(
@@ -34,8 +33,8 @@ def maintain(
     run = invocation(ctx)
     settings = run.settings()
     connector, opened = run.feed(feed, settings)
-    from pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
-    from pipelines.upkeep.maintain import Maintenance  # noqa: PLC0415 - --help must not load Spark
+    from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
+    from silverfold.pipelines.upkeep.maintain import Maintenance  # noqa: PLC0415 - --help must not load Spark
 
     with Console(stderr=True).status("starting Spark") as status:
         spark = start_spark(settings, app=f"silverfold maintain {feed}")

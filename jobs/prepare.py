@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import typer
 from rich.console import Console
-
-from conf.errors import ConfigError
-from jobs.cli import main_of
-from jobs.common.context import invocation
+from silverfold.conf.errors import ConfigError
+from silverfold.jobs.cli import main_of
+from silverfold.jobs.common.context import invocation
 
 
 def prepare(ctx: typer.Context) -> None:
@@ -23,7 +22,7 @@ def prepare(ctx: typer.Context) -> None:
     if "spark.remote" in settings.spark:
         allowed = "not to be set here: no Spark starts on this machine"
         raise ConfigError(file="settings", key="spark.remote", found="a server", allowed=allowed)
-    from pipelines.spark.preparing import prepare as make_ready  # noqa: PLC0415 - --help must not load Spark
+    from silverfold.pipelines.spark.preparing import prepare as make_ready  # noqa: PLC0415 - --help must not load Spark
 
     with Console(stderr=True).status("starting Spark, and archiving its classes"):
         done = make_ready(settings)

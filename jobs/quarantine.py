@@ -18,20 +18,19 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-
-from conf.errors import ConfigError, SilverfoldError, UndecodableFrame
-from jobs.cli import main_of
-from jobs.common.console import console_on
-from jobs.common.context import invocation
-from jobs.common.stopping import stopped_by_signals
-from jobs.status import positions
-from pipelines.places import places_of
+from silverfold.conf.errors import ConfigError, SilverfoldError, UndecodableFrame
+from silverfold.jobs.cli import main_of
+from silverfold.jobs.common.console import console_on
+from silverfold.jobs.common.context import invocation
+from silverfold.jobs.common.stopping import stopped_by_signals
+from silverfold.jobs.status import positions
+from silverfold.pipelines.places import places_of
 
 if TYPE_CHECKING:
-    from conf.model import Settings
-    from connectors.base import Connector, Feed
-    from pipelines.holding.quarantine import Quarantined
-    from pipelines.holding.quarantine_log import Hold
+    from silverfold.conf.model import Settings
+    from silverfold.connectors.base import Connector, Feed
+    from silverfold.pipelines.holding.quarantine import Quarantined
+    from silverfold.pipelines.holding.quarantine_log import Hold
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -71,7 +70,7 @@ def listed(
 
     Reads the store alone.
     """
-    from pipelines.holding.quarantine import read_quarantine  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.holding.quarantine import read_quarantine  # noqa: PLC0415 - --help must not load what jobs run on
 
     run = invocation(ctx)
     settings = run.settings()
@@ -92,7 +91,7 @@ def retry(
     Safe beside a build that follows, which goes on from where this ends. A frame that was skipped stays skipped.
     Exit code 1 when a table still holds.
     """
-    from pipelines.holding.quarantine import read_quarantine  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.holding.quarantine import read_quarantine  # noqa: PLC0415 - --help must not load what jobs run on
 
     run = invocation(ctx)
     settings = run.settings()
@@ -125,8 +124,8 @@ def skip(
     until a snapshot passes the frame, for good where there are none; a history stays without it for good. Exit code 2
     when the position is not a frame that holds the table.
     """
-    from pipelines.holding import quarantine_log
-    from pipelines.holding.quarantine import read_quarantine  # noqa: PLC0415 - as above
+    from silverfold.pipelines.holding import quarantine_log
+    from silverfold.pipelines.holding.quarantine import read_quarantine  # noqa: PLC0415 - as above
 
     run = invocation(ctx)
     settings = run.settings()
@@ -233,9 +232,9 @@ def _as_object(row: Quarantined) -> dict[str, Any]:
 
 def _build(settings: Settings, connector: Connector, feed: Feed) -> Mapping[str, SilverfoldError]:
     """Apply all landed frames to the feed's tables; return the errors that hold them, by table."""
-    from jobs.build import run as build  # noqa: PLC0415 - --help must not load what jobs run on
-    from pipelines.applying.build import FeedBuild  # noqa: PLC0415 - as above
-    from pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
+    from silverfold.jobs.build import run as build  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.applying.build import FeedBuild  # noqa: PLC0415 - as above
+    from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
 
     with stopped_by_signals() as stop:
         with Console(stderr=True).status("starting Spark"):

@@ -7,12 +7,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-
-from conf.errors import ApplyError, ConfigError, PositionGap, UndecodableFrame
-from jobs.cli import main_of
-from jobs.common.console import counted
-from jobs.common.context import invocation
-from jobs.common.source_change import change_since_landed
+from silverfold.conf.errors import ApplyError, ConfigError, PositionGap, UndecodableFrame
+from silverfold.jobs.cli import main_of
+from silverfold.jobs.common.console import counted
+from silverfold.jobs.common.context import invocation
+from silverfold.jobs.common.source_change import change_since_landed
 
 
 def rebuild(
@@ -47,8 +46,8 @@ def rebuild(
         known = "`silverfold config check` names it; if that is right, let `silverfold receive` land the schema first"
         print(f"silverfold: {table} was not rebuilt, it stands as it was: {change.summary}: {known}")
         raise typer.Exit(1)
-    from pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
-    from pipelines.upkeep.rebuild import Rebuild  # noqa: PLC0415 - --help must not load Spark
+    from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
+    from silverfold.pipelines.upkeep.rebuild import Rebuild  # noqa: PLC0415 - --help must not load Spark
 
     damaged_logs: list[str] = []
 

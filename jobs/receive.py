@@ -11,15 +11,14 @@ from typing import Annotated
 
 import structlog
 import typer
-
-from conf.errors import SilverfoldError
-from conf.model import Settings
-from connectors.base import Connector, Feed
-from jobs.cli import main_of
-from jobs.common.context import Every, Names, invocation
-from jobs.common.stopping import ENDING, end_at_next_signal
-from pipelines.landing.receiving import receive as receive_feed
-from pipelines.places import places_of
+from silverfold.conf.errors import SilverfoldError
+from silverfold.conf.model import Settings
+from silverfold.connectors.base import Connector, Feed
+from silverfold.jobs.cli import main_of
+from silverfold.jobs.common.context import Every, Names, invocation
+from silverfold.jobs.common.stopping import ENDING, end_at_next_signal
+from silverfold.pipelines.landing.receiving import receive as receive_feed
+from silverfold.pipelines.places import places_of
 
 
 def receive(

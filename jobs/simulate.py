@@ -16,28 +16,27 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-
-from conf.errors import InvalidValue, LocalProtocolError
-from conf.secrets import Secret
-from connectors.common.rate import Changeable, Rate, change_steadily
-from connectors.common.transport import Address
-from connectors.deephaven.protocol.frames import PrefixCounts
-from connectors.sqlitecloud.client.settings import PORT
-from connectors.sqlitecloud.protocol.statements import is_safe_word
-from connectors.sqlitecloud.server.options import Channels, Pacing, ServerOptions
-from connectors.sqlitecloud.server.pubsub.capture import CaptureMode
-from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
-from jobs.cli import main_of
-from jobs.common.console import counted
-from jobs.common.logs import start_logs
-from jobs.common.stopping import stopped_by_signals
-from jobs.simulate_webhooks import webhooks
+from silverfold.conf.errors import InvalidValue, LocalProtocolError
+from silverfold.conf.secrets import Secret
+from silverfold.connectors.common.rate import Changeable, Rate, change_steadily
+from silverfold.connectors.common.transport import Address
+from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
+from silverfold.connectors.sqlitecloud.client.settings import PORT
+from silverfold.connectors.sqlitecloud.protocol.statements import is_safe_word
+from silverfold.connectors.sqlitecloud.server.options import Channels, Pacing, ServerOptions
+from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode
+from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
+from silverfold.jobs.cli import main_of
+from silverfold.jobs.common.console import counted
+from silverfold.jobs.common.logs import start_logs
+from silverfold.jobs.common.stopping import stopped_by_signals
+from silverfold.jobs.simulate_webhooks import webhooks
 
 if TYPE_CHECKING:
-    from connectors.common.server_thread import Server
-    from connectors.deephaven.server.server import TableServer
-    from connectors.deephaven.server.tables.live_table import LiveTable
-    from connectors.sqlitecloud.server.state import Credentials
+    from silverfold.connectors.common.server_thread import Server
+    from silverfold.connectors.deephaven.server.server import TableServer
+    from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+    from silverfold.connectors.sqlitecloud.server.state import Credentials
 
 app = typer.Typer(no_args_is_help=True)
 app.command("sqlitecloud-webhooks")(webhooks)
@@ -92,10 +91,10 @@ def deephaven(
     The first line printed says where it listens. Each update adds, modifies and removes several rows, modelled on
     those that are there. Ends on SIGINT or SIGTERM with exit code 0.
     """
-    from connectors.deephaven.protocol.schemas import load_transport_schema  # noqa: PLC0415 - as above
-    from connectors.deephaven.server.server import TableServer  # noqa: PLC0415 - as above
-    from connectors.deephaven.server.sources import load_file  # noqa: PLC0415 - as above
-    from connectors.deephaven.server.workload import Changer  # noqa: PLC0415 - a simulator loads no other's server
+    from silverfold.connectors.deephaven.protocol.schemas import load_transport_schema  # noqa: PLC0415 - as above
+    from silverfold.connectors.deephaven.server.server import TableServer  # noqa: PLC0415 - as above
+    from silverfold.connectors.deephaven.server.sources import load_file  # noqa: PLC0415 - as above
+    from silverfold.connectors.deephaven.server.workload import Changer  # noqa: PLC0415 - a simulator loads no other's server
 
     start_logs("info")
     tables = {name: load_file(file) for name, file in _named_files(table).items()}
@@ -151,8 +150,8 @@ def sbe(
     Feeds read them with the schema builtin and the same framing. The first line printed says where it listens. A client
     gets the securities and the books as they stand, then every message. Ends on SIGINT or SIGTERM with exit code 0.
     """
-    from connectors.sbe.server import MarketServer  # noqa: PLC0415 - a simulator loads no other's server
-    from jobs.sbe.input import framing_called  # noqa: PLC0415 - as above
+    from silverfold.connectors.sbe.server import MarketServer  # noqa: PLC0415 - a simulator loads no other's server
+    from silverfold.jobs.sbe.input import framing_called  # noqa: PLC0415 - as above
 
     start_logs("info")
     chosen = framing_called(framing)
@@ -226,8 +225,8 @@ def sqlitecloud(
     address of each database for feeds and clients; it has a key since they ask for one, any will do, unless some
     credentials are asked for, which stand in no address. Ends on SIGINT or SIGTERM with exit code 0.
     """
-    from connectors.sqlitecloud.server.server import SqliteCloudServer, tls_context  # noqa: PLC0415 - loads no other's server
-    from connectors.sqlitecloud.server.workload.workload import Workload  # noqa: PLC0415 - as above
+    from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer, tls_context  # noqa: PLC0415 - loads no other's server
+    from silverfold.connectors.sqlitecloud.server.workload.workload import Workload  # noqa: PLC0415 - as above
 
     start_logs("info")
     files = {path.name: path for path in database}
@@ -254,7 +253,7 @@ def sqlitecloud(
 
 def _credentials(apikey_env: str | None, user: str | None, password_env: str | None) -> Credentials | None:
     """Return the credentials clients need, with secrets read; None accepts anybody. Raises ConfigError."""
-    from connectors.sqlitecloud.server.state import Credentials  # noqa: PLC0415 - other simulators load no such server
+    from silverfold.connectors.sqlitecloud.server.state import Credentials  # noqa: PLC0415 - other simulators load no such server
 
     if (user is None) != (password_env is None) or (user is not None and apikey_env is not None):
         raise typer.BadParameter("--user with --password-env, or --apikey-env alone")
@@ -286,7 +285,7 @@ def _later(argument: str, option: str) -> tuple[float, str]:
 
 def _views(tables: Mapping[str, LiveTable], where: Sequence[str], last_by: Sequence[str]) -> Mapping[str, LiveTable]:
     """Return the requested views, by name; a view may be based on an earlier one."""
-    from connectors.deephaven.server.tables import views
+    from silverfold.connectors.deephaven.server.tables import views
 
     found: dict[str, LiveTable] = {}
     kinds: dict[str, tuple[Sequence[str], Callable[[LiveTable, str], LiveTable]]] = {

@@ -9,15 +9,14 @@ from urllib.parse import urlsplit
 
 import typer
 from rich.console import Console
-
-from conf.errors import SourceUnavailable
-from conf.secrets import Secret
-from connectors.common.rate import Rate, change_steadily
-from connectors.sqlitecloud_webhooks.protocol.signing import Encoding, Scheme, Signing
-from connectors.sqlitecloud_webhooks.server import DATABASE, KEY, TABLE
-from jobs.common.console import counted
-from jobs.common.logs import start_logs
-from jobs.common.stopping import stopped_by_signals
+from silverfold.conf.errors import SourceUnavailable
+from silverfold.conf.secrets import Secret
+from silverfold.connectors.common.rate import Rate, change_steadily
+from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Encoding, Scheme, Signing
+from silverfold.connectors.sqlitecloud_webhooks.server import DATABASE, KEY, TABLE
+from silverfold.jobs.common.console import counted
+from silverfold.jobs.common.logs import start_logs
+from silverfold.jobs.common.stopping import stopped_by_signals
 
 
 def webhooks(
@@ -41,7 +40,7 @@ def webhooks(
     The first line printed names the table. A request that is not taken is sent again, in order. Ends with exit code 0
     when the time is over and on SIGINT or SIGTERM, with 3 when the feed cannot be reached, with 2 when it refuses.
     """
-    from connectors.sqlitecloud_webhooks.server import WebhookSource  # noqa: PLC0415 - other simulators need no aiohttp
+    from silverfold.connectors.sqlitecloud_webhooks.server import WebhookSource  # noqa: PLC0415 - other simulators need no aiohttp
 
     start_logs("info")
     if not to.startswith(("http://", "https://")) or not _has_place(to):

@@ -21,21 +21,19 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 import typer
 from rich.console import Console
 from rich.table import Table
-
-from conf.errors import ConfigError, QueryFailed
-from jobs.cli import main_of
-from jobs.common.console import console_on, counted
-from jobs.common.context import invocation
-from pipelines.places import places_of
+from silverfold.conf.errors import ConfigError, QueryFailed
+from silverfold.jobs.cli import main_of
+from silverfold.jobs.common.console import console_on, counted
+from silverfold.jobs.common.context import invocation
+from silverfold.pipelines.places import places_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
-
-    from connectors.base import Connector, Feed
-    from pipelines.places import Places
-    from pipelines.reading.time_travel import AsOf
-    from pipelines.reading.views import Views
+    from silverfold.connectors.base import Connector, Feed
+    from silverfold.pipelines.places import Places
+    from silverfold.pipelines.reading.time_travel import AsOf
+    from silverfold.pipelines.reading.views import Views
 
 
 class Format(StrEnum):
@@ -94,8 +92,8 @@ def sql(
     settings, then = run.settings(), None if at is None else moment_or_position(at, datetime.now(UTC))
     chosen, places = chosen_feeds(list(settings.feeds), feed, then), places_of(settings)
     opened = [run.feed(name, settings) for name in chosen] if then is not None or feed is not None else []
-    from pipelines.reading.views import register_views  # noqa: PLC0415 - as above
-    from pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
+    from silverfold.pipelines.reading.views import register_views  # noqa: PLC0415 - as above
+    from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
 
     as_of = [] if then is None else [_as_of(places, *each, then) for each in opened]
     _print_notes(as_of, with_positions=isinstance(then, datetime))
@@ -144,8 +142,8 @@ def queryable_names(places: Places, feed: str, tables: Mapping[str, Mapping[str,
 
     Raises StoreUnavailable.
     """
-    from pipelines.places import history_of, side_table_of  # noqa: PLC0415 - --help must not load what jobs run on
-    from pipelines.store import open_table  # noqa: PLC0415 - as above
+    from silverfold.pipelines.places import history_of, side_table_of  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.store import open_table  # noqa: PLC0415 - as above
 
     for name, table in tables.items():
         yield name
@@ -238,7 +236,7 @@ def json_value(value: Any) -> Any:
 
 
 def _as_of(places: Places, connector: Connector, feed: Feed, then: int | datetime) -> AsOf:
-    from pipelines.reading.time_travel import as_of_moment, as_of_position  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.reading.time_travel import as_of_moment, as_of_position  # noqa: PLC0415 - --help must not load what jobs run on
 
     if isinstance(then, int):
         return as_of_position(places, connector, feed, then)
@@ -331,8 +329,7 @@ def _one_line(views: Views) -> Iterator[None]:
     """Turn Spark's errors into one-line errors without the JVM's stack."""
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - --help must not load Spark
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
-
-    from transforms.spark_errors import was_interrupted  # noqa: PLC0415 - as above
+    from silverfold.transforms.spark_errors import was_interrupted  # noqa: PLC0415 - as above
 
     try:
         yield

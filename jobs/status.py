@@ -16,19 +16,18 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 from rich.table import Table
 from rich.text import Text
-
-from conf.errors import StoreUnavailable
-from jobs.cli import main_of
-from jobs.common.console import console_on, counted
-from jobs.common.context import invocation
-from jobs.common.ways_on import advice_for
-from pipelines.places import places_of
-from pipelines.landing.ranges import format_ranges
+from silverfold.conf.errors import StoreUnavailable
+from silverfold.jobs.cli import main_of
+from silverfold.jobs.common.console import console_on, counted
+from silverfold.jobs.common.context import invocation
+from silverfold.jobs.common.ways_on import advice_for
+from silverfold.pipelines.landing.ranges import format_ranges
+from silverfold.pipelines.places import places_of
 
 if TYPE_CHECKING:
-    from connectors.base import Connector, Feed
-    from pipelines.places import Places
-    from pipelines.reading.status import FeedStatus, ReceiverStatus, Status, TableStatus
+    from silverfold.connectors.base import Connector, Feed
+    from silverfold.pipelines.places import Places
+    from silverfold.pipelines.reading.status import FeedStatus, ReceiverStatus, Status, TableStatus
 
 _COLOURS = {"synced": "green", "behind": "yellow", "held": "red", "stopped": "red", "closed": "red"}
 
@@ -55,7 +54,7 @@ def status(
     A table is *degraded* when it went on without frames that cannot be decoded: until a snapshot passes them, for good
     where there are none.
     """
-    from pipelines.reading.status import Status  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.reading.status import Status  # noqa: PLC0415 - --help must not load what jobs run on
 
     run = invocation(ctx)
     settings, now = run.settings(), datetime.now(UTC)
@@ -84,7 +83,7 @@ def _readable(
     Args:
         failed: Collects the errors of the others, by message.
     """
-    from pipelines.reading.status import read_status  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.reading.status import read_status  # noqa: PLC0415 - --help must not load what jobs run on
 
     def of(*names: str) -> FeedStatus | None:
         try:

@@ -18,19 +18,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-
-from conf.errors import ConfigError, RemoteProtocolError, SourceRefused, StoreUnavailable, WireError
-from jobs.cli import main_of
-from jobs.common.console import console_on, counted
-from jobs.common.context import invocation
-from jobs.common.source_change import misread_since_landed
-from pipelines.places import history_of, places_of
+from silverfold.conf.errors import ConfigError, RemoteProtocolError, SourceRefused, StoreUnavailable, WireError
+from silverfold.jobs.cli import main_of
+from silverfold.jobs.common.console import console_on, counted
+from silverfold.jobs.common.context import invocation
+from silverfold.jobs.common.source_change import misread_since_landed
+from silverfold.pipelines.places import history_of, places_of
 
 if TYPE_CHECKING:
-    from conf.model import Settings
-    from connectors.base import Connector, Feed
-    from pipelines.places import Places
-    from pipelines.verifying.verify import TableVerification, Verification
+    from silverfold.conf.model import Settings
+    from silverfold.connectors.base import Connector, Feed
+    from silverfold.pipelines.places import Places
+    from silverfold.pipelines.verifying.verify import TableVerification, Verification
 
 _COLOURS = {"equal": "green", "different": "red", "unknown": "red", "not_built": "yellow"}
 _LONGEST = 60
@@ -70,8 +69,8 @@ def verify(
     Exit code 1 when a table differs, cannot be verified, is held or stopped, or not built though frames of it landed; 3
     when the store or the source is unavailable, or files of a table while no other differs: each is verified.
     """
-    from pipelines.landing.bronze import last_position  # noqa: PLC0415 - --help must not load what jobs run on
-    from pipelines.verifying.verify import summarize  # noqa: PLC0415 - as above
+    from silverfold.pipelines.landing.bronze import last_position  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.verifying.verify import summarize  # noqa: PLC0415 - as above
 
     run = invocation(ctx)
     settings, now = run.settings(), datetime.now(UTC)
@@ -132,7 +131,7 @@ def _chosen(feed: Feed, wanted: Sequence[str]) -> list[str]:
 
 def _stopped(places: Places, connector: Connector, feed: Feed, tables: Sequence[str], now: datetime) -> dict[str, str]:
     """Return, by table, why bronze prevents further builds. Raises StoreUnavailable."""
-    from pipelines.reading.status import TableState, read_status  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.reading.status import TableState, read_status  # noqa: PLC0415 - --help must not load what jobs run on
 
     chosen = replace(feed, tables={name: feed.tables[name] for name in tables})
     found = read_status(places, connector, chosen, now=now).tables
@@ -146,7 +145,7 @@ def _verified(
 
     A table that cannot be verified gets the verdict unknown, and the others are still verified.
     """
-    from pipelines.verifying.verify import unknown  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.verifying.verify import unknown  # noqa: PLC0415 - --help must not load what jobs run on
 
     verdicts, unread = [], False
     for name in tables:
@@ -164,8 +163,8 @@ def _verifications(
     places: Places, connector: Connector, feed: Feed, name: str, patience: float | None
 ) -> Iterator[tuple[str, Callable[[], TableVerification]]]:
     """Yield the verifications of a table, each with the name to report it under."""
-    from pipelines.verifying.verify import verify_history, verify_table  # noqa: PLC0415 - as above
-    from pipelines.verifying.verify_source import verify_against_source  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.verifying.verify import verify_history, verify_table  # noqa: PLC0415 - as above
+    from silverfold.pipelines.verifying.verify_source import verify_against_source  # noqa: PLC0415 - --help must not load what jobs run on
 
     if patience is not None:
         yield name, lambda: verify_against_source(places, connector, feed, name, patience=patience)

@@ -20,10 +20,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from conf.model import UNEXPLAINED
+from silverfold.conf.model import UNEXPLAINED
 
 if TYPE_CHECKING:
-    from conf.model import Settings
+    from silverfold.conf.model import Settings
 
 
 REASONS: Final = "_reasons"

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
-
-from conf.errors import StoreUnavailable
-from pipelines.places import Place, recovery_advice
+from silverfold.conf.errors import StoreUnavailable
+from silverfold.pipelines.places import Place, recovery_advice
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -94,8 +94,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     With the URL of a Spark Connect server in ``SILVERFOLD_TESTS_REMOTE`` it is one of that server.
     """
-    from conf.load import load_settings  # noqa: PLC0415 - tests without Spark must not pay for loading it
-    from pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
+    from silverfold.conf.load import load_settings  # noqa: PLC0415 - tests without Spark must not pay for loading it
+    from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
 
     local = load_settings(None, "local", {})
     ours = _session_options(tmp_path_factory)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-
-from conf.names import folded
-from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
-from transforms.sql import quoted
+from silverfold.conf.names import folded
+from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
+from silverfold.transforms.sql import quoted
 
 
 def completed(net: DataFrame, before: DataFrame, *, upsert: bool) -> DataFrame:

@@ -17,8 +17,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
-
-from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
+from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
 
 OP_HISTORY = "said"
 """Column of folded change rows: counts of their key's inconsistent changes, a struct of `_COUNTS`."""

@@ -21,11 +21,10 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-
-from conf.errors import ApplyError, SchemaDrift
-from conf.names import TAKEN, folded
-from transforms.merge import allow_columns, overwrite
-from transforms.sql import path_table, quoted, type_text
+from silverfold.conf.errors import ApplyError, SchemaDrift
+from silverfold.conf.names import TAKEN, folded
+from silverfold.transforms.merge import allow_columns, overwrite
+from silverfold.transforms.sql import path_table, quoted, type_text
 
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _DIGITS = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 20}

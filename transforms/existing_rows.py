@@ -9,10 +9,9 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
-
-from transforms.changes import DELETE, INSERT, as_struct, struct_type
-from transforms.merge import POSITION
-from transforms.sql import quoted
+from silverfold.transforms.changes import DELETE, INSERT, as_struct, struct_type
+from silverfold.transforms.merge import POSITION
+from silverfold.transforms.sql import quoted
 
 
 def by_keys(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:

@@ -15,10 +15,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
-
-from conf.conditions import functions_for_columns
-from conf.errors import UnusableExpectation
-from transforms.changes import struct_type
+from silverfold.conf.conditions import functions_for_columns
+from silverfold.conf.errors import UnusableExpectation
+from silverfold.transforms.changes import struct_type
 
 FAILED = "failed"
 """Column of checked rows: names of the rules they fail, in the order of the rules."""

@@ -18,11 +18,10 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-
-from conf.errors import UnusableKey
-from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, complete, struct_type
-from transforms.consistency import OP_HISTORY, count_inconsistent, last_op_code
-from transforms.sql import has_order, literal, quoted
+from silverfold.conf.errors import UnusableKey
+from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, complete, struct_type
+from silverfold.transforms.consistency import OP_HISTORY, count_inconsistent, last_op_code
+from silverfold.transforms.sql import has_order, literal, quoted
 
 CHANGES, SELECTED, MOVES, COMES_FROM = "changes", "selected", "moves", "comes_from"
 """Columns of folded change rows: the number of the key's changes, how many are snapshot rows, how many move a row to

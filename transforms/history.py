@@ -23,9 +23,8 @@ from types import MappingProxyType
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-
-from conf.errors import SchemaDrift
-from transforms.changes import (
+from silverfold.conf.errors import SchemaDrift
+from silverfold.transforms.changes import (
     DELETE,
     INSERT,
     SNAPSHOT,
@@ -36,10 +35,10 @@ from transforms.changes import (
     struct_type,
     typed_as,
 )
-from transforms.evolve import check_names, drift, follow, with_columns
-from transforms.fold import fold
-from transforms.key_moves import resolve, track_moves
-from transforms.merge import (
+from silverfold.transforms.evolve import check_names, drift, follow, with_columns
+from silverfold.transforms.fold import fold
+from silverfold.transforms.key_moves import resolve, track_moves
+from silverfold.transforms.merge import (
     POSITION,
     SOURCE,
     Recorded,
@@ -50,8 +49,8 @@ from transforms.merge import (
     run_once,
     same_key,
 )
-from transforms.sql import path_table, quoted
-from transforms.ties import comparable_sql, rank
+from silverfold.transforms.sql import path_table, quoted
+from silverfold.transforms.ties import comparable_sql, rank
 
 START, END = "__START_AT", "__END_AT"
 

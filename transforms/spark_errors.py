@@ -12,9 +12,8 @@ from contextlib import contextmanager
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
-
-from conf.errors import ApplyError, NullKey, Overtaken, StoreUnavailable
-from conf.files import FULL
+from silverfold.conf.errors import ApplyError, NullKey, Overtaken, StoreUnavailable
+from silverfold.conf.files import FULL
 
 NULL_KEY = "SILVERFOLD_NULL_KEY"
 """A row has a NULL in its key."""

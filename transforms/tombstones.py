@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
-
-from transforms.changes import DELETE, as_struct, struct_type
-from transforms.evolve import follow_columns
-from transforms.merge import OP, POSITION, SOURCE, Recorded, append, create_empty, run_once, same_key
-from transforms.sql import path_table, quoted
+from silverfold.transforms.changes import DELETE, as_struct, struct_type
+from silverfold.transforms.evolve import follow_columns
+from silverfold.transforms.merge import OP, POSITION, SOURCE, Recorded, append, create_empty, run_once, same_key
+from silverfold.transforms.sql import path_table, quoted
 
 
 def write_tombstones(

@@ -12,12 +12,11 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-
-from conf.errors import NullKey, of_decoder
-from conf.model import Table
-from connectors.base import Cut, CutStatistics
-from connectors.common.arrow_rows import ArrowRows, Step
-from transforms.changes import complete, struct_type
+from silverfold.conf.errors import NullKey, of_decoder
+from silverfold.conf.model import Table
+from silverfold.connectors.base import Cut, CutStatistics
+from silverfold.connectors.common.arrow_rows import ArrowRows, Step
+from silverfold.transforms.changes import complete, struct_type
 
 
 def statistics_of_changes(changes: DataFrame) -> CutStatistics:

@@ -12,8 +12,8 @@ from abc import abstractmethod
 from collections.abc import Coroutine
 from typing import Any, Final, Self, TypeVar
 
-from conf.errors import SourceUnavailable
-from connectors.common.closeable import Closeable
+from silverfold.conf.errors import SourceUnavailable
+from silverfold.connectors.common.closeable import Closeable
 
 _PENDING_CONNECTIONS: Final = 128
 

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
-from conf.errors import SourceUnavailable, UntrustedSource
-from conf.files import check_files
-from conf.text import check_host
-from connectors.base import Feed, Problem
+from silverfold.conf.errors import SourceUnavailable, UntrustedSource
+from silverfold.conf.files import check_files
+from silverfold.conf.text import check_host
+from silverfold.connectors.base import Feed, Problem
 
 MOST_UNREAD: Final = 1 << 20
 """Bytes that may arrive unread before reading from the socket pauses. One more chunk may already be on its way."""

@@ -6,8 +6,8 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 
-from conf.errors import SilverfoldError
-from connectors.base import ReferenceUpdate
+from silverfold.conf.errors import SilverfoldError
+from silverfold.connectors.base import ReferenceUpdate
 
 
 class UpdateQueue:

@@ -10,17 +10,25 @@ from random import Random
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel
-
-from conf.errors import SchemaError
-from conf.model import Table
-from connectors.base import Connector, Decoder, Feed, Problem, Receiver, ReferenceReader, SourceSubscription, TableKind
-from connectors.common.transport import address_problems, parse_address
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.protocol.messages import SubscribeMode
-from connectors.deephaven.protocol.schemas import BUILTIN, load_roles
+from silverfold.conf.errors import SchemaError
+from silverfold.conf.model import Table
+from silverfold.connectors.base import (
+    Connector,
+    Decoder,
+    Feed,
+    Problem,
+    Receiver,
+    ReferenceReader,
+    SourceSubscription,
+    TableKind,
+)
+from silverfold.connectors.common.transport import address_problems, parse_address
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
+from silverfold.connectors.deephaven.protocol.schemas import BUILTIN, load_roles
 
 if TYPE_CHECKING:
-    from connectors.deephaven.reference import ReferenceValues
+    from silverfold.connectors.deephaven.reference import ReferenceValues
 
 
 @dataclass(frozen=True)
@@ -76,20 +84,20 @@ class DeephavenConnector:
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""
-        from connectors.deephaven.receiver.receiver import DeephavenReceiver  # noqa: PLC0415 - a build needs no sockets
+        from silverfold.connectors.deephaven.receiver.receiver import DeephavenReceiver  # noqa: PLC0415 - a build needs no sockets
 
         rng = Random()  # noqa: S311 - randomises waits, guards no secret
         return DeephavenReceiver(feed, rng=rng, clock=time.monotonic)
 
     def decoder(self, feed: Feed) -> Decoder:
         """Return the feed's decoder."""
-        from connectors.deephaven.decoder.decoder import DeephavenDecoder  # noqa: PLC0415 - a receiver must not load Spark
+        from silverfold.connectors.deephaven.decoder.decoder import DeephavenDecoder  # noqa: PLC0415 - a receiver must not load Spark
 
         return DeephavenDecoder(feed)
 
     def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's stream."""
-        from connectors.deephaven.reference import DeephavenReferenceReader  # noqa: PLC0415 - only verify needs it
+        from silverfold.connectors.deephaven.reference import DeephavenReferenceReader  # noqa: PLC0415 - only verify needs it
 
         options = _options(feed)
         stream = self.stream(feed, table)
@@ -97,7 +105,7 @@ class DeephavenConnector:
 
     def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
         """Subscribe to a table according to its settings, until the block ends. Raises SourceUnavailable."""
-        from connectors.deephaven.reference import DeephavenSourceSubscription  # noqa: PLC0415 - for verify
+        from silverfold.connectors.deephaven.reference import DeephavenSourceSubscription  # noqa: PLC0415 - for verify
 
         return DeephavenSourceSubscription(feed, _values(feed, table))
 
@@ -114,7 +122,7 @@ def _table(feed: Feed, name: str) -> DeephavenTable:
 
 
 def _values(feed: Feed, table: str) -> ReferenceValues:
-    from connectors.deephaven.reference import ReferenceValues  # noqa: PLC0415 - only verify needs it
+    from silverfold.connectors.deephaven.reference import ReferenceValues  # noqa: PLC0415 - only verify needs it
 
     settings = _table(feed, table)
     return ReferenceValues(_options(feed), settings)

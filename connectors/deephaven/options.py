@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
-
-from conf.model import Seconds, Strict, Table
-from connectors.deephaven.protocol.frames import PrefixCounts
-from connectors.deephaven.protocol.groups import TextErrors
-from connectors.deephaven.protocol.messages import SubscribeMode
+from silverfold.conf.model import Seconds, Strict, Table
+from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
+from silverfold.connectors.deephaven.protocol.groups import TextErrors
+from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
 
 _ONLY_WITH = {"every": SubscribeMode.SNAPSHOT_ONLY, "apply": SubscribeMode.UPDATES_ONLY}
 """Settings that apply in one mode only."""

@@ -17,23 +17,22 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
-from conf.errors import InvalidValue, SilverfoldError, SourceRefused, UnknownTemplate
-from connectors.base import ControlFrame, Feed, ReferenceChange, ReferenceUpdate
-from connectors.common.key_span import EVERY_KEY, KeySpan
-from connectors.common.transport import parse_address
-from connectors.common.update_queue import UpdateQueue
-from connectors.deephaven.client.client import TableClient
-from connectors.deephaven.client.listener import Listener
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.protocol.columns.decode import check_column, decode_column, decode_removed
-from connectors.deephaven.protocol.control import decode_subscribe_response
-from connectors.deephaven.protocol.handshake import Expected, roles_of_epoch
-from connectors.deephaven.protocol.layouts import Longs
-from connectors.deephaven.protocol.messages import ColumnInfo, SubscribeMode
-from connectors.deephaven.protocol.roles import Roles
-from connectors.deephaven.protocol.schemas import load_roles
-from connectors.deephaven.protocol.types import Shape
+from silverfold.conf.errors import InvalidValue, SilverfoldError, SourceRefused, UnknownTemplate
+from silverfold.connectors.base import ControlFrame, Feed, ReferenceChange, ReferenceUpdate
+from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
+from silverfold.connectors.common.transport import parse_address
+from silverfold.connectors.common.update_queue import UpdateQueue
+from silverfold.connectors.deephaven.client.client import TableClient
+from silverfold.connectors.deephaven.client.listener import Listener
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.deephaven.protocol.columns.decode import check_column, decode_column, decode_removed
+from silverfold.connectors.deephaven.protocol.control import decode_subscribe_response
+from silverfold.connectors.deephaven.protocol.handshake import Expected, roles_of_epoch
+from silverfold.connectors.deephaven.protocol.layouts import Longs
+from silverfold.connectors.deephaven.protocol.messages import ColumnInfo, SubscribeMode
+from silverfold.connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.deephaven.protocol.schemas import load_roles
+from silverfold.connectors.deephaven.protocol.types import Shape
 
 KEYS: Final = ("_row_key",)
 """Deephaven identifies a row by its 64-bit row key."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from connectors.common.transport import Address, parse_address
+from silverfold.connectors.common.transport import Address, parse_address
 
 FILE: Final = "file:"
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel
-
-from conf.errors import SchemaError, SourceRefused
-from conf.model import Table
-from connectors.base import (
+from silverfold.conf.errors import SchemaError, SourceRefused
+from silverfold.conf.model import Table
+from silverfold.connectors.base import (
     Connector,
     Decoder,
     Feed,
@@ -22,14 +21,14 @@ from connectors.base import (
     SourceSubscription,
     TableKind,
 )
-from connectors.common.transport import address_problems
-from connectors.sbe.address import FILE, parse_place
-from connectors.sbe.decoder.checks import problems_of
-from connectors.sbe.decoder.layout import layout_of
-from connectors.sbe.options import SbeOptions, SbeTable
-from connectors.sbe.protocol.schemas import BUILTIN, feed_schema, read_schema, stream_of, template_of
-from connectors.sbe.receiver.changed import source_change
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.connectors.common.transport import address_problems
+from silverfold.connectors.sbe.address import FILE, parse_place
+from silverfold.connectors.sbe.decoder.checks import problems_of
+from silverfold.connectors.sbe.decoder.layout import layout_of
+from silverfold.connectors.sbe.options import SbeOptions, SbeTable
+from silverfold.connectors.sbe.protocol.schemas import BUILTIN, feed_schema, read_schema, stream_of, template_of
+from silverfold.connectors.sbe.receiver.changed import source_change
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 
 @dataclass(frozen=True)
@@ -99,19 +98,19 @@ class SbeConnector:
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. No I/O yet, except for reading the schema."""
-        from connectors.sbe.receiver.receiver import SbeReceiver  # noqa: PLC0415 - a build needs no sockets
+        from silverfold.connectors.sbe.receiver.receiver import SbeReceiver  # noqa: PLC0415 - a build needs no sockets
 
         return SbeReceiver(feed)
 
     def decoder(self, feed: Feed) -> Decoder:
         """Return the feed's decoder."""
-        from connectors.sbe.decoder.decoder import SbeDecoder  # noqa: PLC0415 - a receiver must not load Spark
+        from silverfold.connectors.sbe.decoder.decoder import SbeDecoder  # noqa: PLC0415 - a receiver must not load Spark
 
         return SbeDecoder(feed)
 
     def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's template."""
-        from connectors.sbe.reference import SbeReferenceReader  # noqa: PLC0415 - only verify needs it
+        from silverfold.connectors.sbe.reference import SbeReferenceReader  # noqa: PLC0415 - only verify needs it
 
         settings, schema = feed.tables[table], _schema(feed)
         assert isinstance(settings, SbeTable)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
-
-from conf.model import Seconds, Strict, Table
-from connectors.wire.framing.known import FRAMINGS
-from connectors.wire.framing.settings import Framing
+from silverfold.conf.model import Seconds, Strict, Table
+from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.settings import Framing
 
 SENT = "_sent"
 """Column that lists the fields present in a message."""

@@ -14,14 +14,23 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
-from conf.errors import InvalidValue
-from conf.names import folded
-from connectors.base import ControlFrame, ReferenceChange
-from connectors.common.key_span import EVERY_KEY, KeySpan
-from connectors.sbe.options import SENT, SbeTable
-from connectors.sbe.protocol.operations import DELETE, INSERT, UPDATE, Op, operations, unknown, unlisted, unnamed
-from connectors.wire.sbe.codec.decode import decode
-from connectors.wire.sbe.schema.model import (
+from silverfold.conf.errors import InvalidValue
+from silverfold.conf.names import folded
+from silverfold.connectors.base import ControlFrame, ReferenceChange
+from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
+from silverfold.connectors.sbe.options import SENT, SbeTable
+from silverfold.connectors.sbe.protocol.operations import (
+    DELETE,
+    INSERT,
+    UPDATE,
+    Op,
+    operations,
+    unknown,
+    unlisted,
+    unnamed,
+)
+from silverfold.connectors.wire.sbe.codec.decode import decode
+from silverfold.connectors.wire.sbe.schema.model import (
     Array,
     Body,
     Composite,

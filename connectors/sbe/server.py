@@ -19,13 +19,12 @@ from random import Random
 from typing import Any, Final, NamedTuple, Self
 
 import structlog
-
-from connectors.common.server_thread import Server, listen
-from connectors.sbe.protocol.schemas import BUILTIN, feed_schema
-from connectors.wire.framing.settings import Framing
-from connectors.wire.framing.writer import FrameWriter
-from connectors.wire.sbe.codec.encode import encode
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.connectors.common.server_thread import Server, listen
+from silverfold.connectors.sbe.protocol.schemas import BUILTIN, feed_schema
+from silverfold.connectors.wire.framing.settings import Framing
+from silverfold.connectors.wire.framing.writer import FrameWriter
+from silverfold.connectors.wire.sbe.codec.encode import encode
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 SECURITIES: Final = {"ACME": "Acme Anvils", "BOLT": "Bolt & Nut", "CRUX": "Crux Climbing", "DUNE": "Düne Sand"}
 _DEPTH = 5

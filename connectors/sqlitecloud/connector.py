@@ -11,11 +11,19 @@ from random import Random
 from typing import Literal
 
 from pydantic import BaseModel
-
-from conf.model import Table
-from connectors.base import Connector, Decoder, Feed, Problem, Receiver, ReferenceReader, SourceSubscription, TableKind
-from connectors.sqlitecloud.client.address import address_problems
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.conf.model import Table
+from silverfold.connectors.base import (
+    Connector,
+    Decoder,
+    Feed,
+    Problem,
+    Receiver,
+    ReferenceReader,
+    SourceSubscription,
+    TableKind,
+)
+from silverfold.connectors.sqlitecloud.client.address import address_problems
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 
 
 @dataclass(frozen=True)
@@ -67,27 +75,27 @@ class SqliteCloudConnector:
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""
-        from connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver  # noqa: PLC0415 - a build needs no sockets
+        from silverfold.connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver  # noqa: PLC0415 - a build needs no sockets
 
         rng = Random()  # noqa: S311 - spreads waits and names a channel, not a secret
         return SqliteCloudReceiver(feed, rng=rng, clock=time.monotonic, environ=os.environ)
 
     def decoder(self, feed: Feed) -> Decoder:
         """Return the feed's decoder."""
-        from connectors.sqlitecloud.decoder.decoder import SqliteCloudDecoder  # noqa: PLC0415 - a receiver must not load Spark
+        from silverfold.connectors.sqlitecloud.decoder.decoder import SqliteCloudDecoder  # noqa: PLC0415 - a receiver must not load Spark
 
         return SqliteCloudDecoder(feed)
 
     def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's stream."""
-        from connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader  # noqa: PLC0415 - only verify needs it
+        from silverfold.connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader  # noqa: PLC0415 - only verify needs it
 
         settings = _settings(feed.tables[table])
         return SqliteCloudReferenceReader(settings.stream(table), settings, _options(feed))
 
     def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
         """Return a subscription of its own to a table, open until the block ends. Raise SourceUnavailable."""
-        from connectors.sqlitecloud.reference.source_subscription import SqliteCloudSourceSubscription  # noqa: PLC0415 - only verify needs a client
+        from silverfold.connectors.sqlitecloud.reference.source_subscription import SqliteCloudSourceSubscription  # noqa: PLC0415 - only verify needs a client
 
         return SqliteCloudSourceSubscription(feed, table)
 

@@ -9,12 +9,11 @@ import re
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
-
-from conf.model import Strict, Table
-from conf.secrets import Secret
-from connectors.sqlitecloud.client.settings import MAX_ROWS
-from connectors.sqlitecloud.protocol.frame_access import log_stream, message_stream
-from connectors.sqlitecloud.protocol.frames import MAX_FRAME_BYTES
+from silverfold.conf.model import Strict, Table
+from silverfold.conf.secrets import Secret
+from silverfold.connectors.sqlitecloud.client.settings import MAX_ROWS
+from silverfold.connectors.sqlitecloud.protocol.frame_access import log_stream, message_stream
+from silverfold.connectors.sqlitecloud.protocol.frames import MAX_FRAME_BYTES
 
 BlobForm: TypeAlias = Literal["error", "base64", "hex", "text"]
 """How a notification spells a blob, which JSON has no form for."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from connectors.base import Feed
-from connectors.common.transport import Address, parse_address
-from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
-from connectors.sqlitecloud_webhooks.protocol.landed.messages import SourceTable
+from silverfold.connectors.base import Feed
+from silverfold.connectors.common.transport import Address, parse_address
+from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.messages import SourceTable
 
 LOOPBACK: Final = Address("127.0.0.1", 8090)
 """The default listening address."""

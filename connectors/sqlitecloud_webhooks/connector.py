@@ -8,13 +8,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel
-
-from conf.errors import SourceRefused
-from conf.model import Table
-from connectors.base import Connector, Decoder, Feed, Problem, Receiver, ReferenceReader, SourceSubscription, TableKind
-from connectors.common.transport import Address, address_problems
-from connectors.sqlitecloud_webhooks.address import listening_address, table_at_source
-from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+from silverfold.conf.errors import SourceRefused
+from silverfold.conf.model import Table
+from silverfold.connectors.base import (
+    Connector,
+    Decoder,
+    Feed,
+    Problem,
+    Receiver,
+    ReferenceReader,
+    SourceSubscription,
+    TableKind,
+)
+from silverfold.connectors.common.transport import Address, address_problems
+from silverfold.connectors.sqlitecloud_webhooks.address import listening_address, table_at_source
+from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 
 
 @dataclass(frozen=True)
@@ -58,19 +66,19 @@ class WebhookConnector:
 
     def receiver(self, feed: Feed) -> Receiver:
         """Return a receiver for the feed. Opens nothing yet."""
-        from connectors.sqlitecloud_webhooks.receiver.receiver import WebhookReceiver  # noqa: PLC0415 - a build needs no sockets
+        from silverfold.connectors.sqlitecloud_webhooks.receiver.receiver import WebhookReceiver  # noqa: PLC0415 - a build needs no sockets
 
         return WebhookReceiver(feed)
 
     def decoder(self, feed: Feed) -> Decoder:
         """Return the feed's decoder."""
-        from connectors.sqlitecloud_webhooks.decoder import WebhookDecoder  # noqa: PLC0415 - a receiver loads no Spark
+        from silverfold.connectors.sqlitecloud_webhooks.decoder import WebhookDecoder  # noqa: PLC0415 - a receiver loads no Spark
 
         return WebhookDecoder(feed)
 
     def reference(self, feed: Feed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's stream."""
-        from connectors.sqlitecloud_webhooks.reference import WebhookReferenceReader  # noqa: PLC0415 - for verify
+        from silverfold.connectors.sqlitecloud_webhooks.reference import WebhookReferenceReader  # noqa: PLC0415 - for verify
 
         settings = feed.tables[table]
         assert isinstance(settings, WebhookTable)

@@ -10,17 +10,21 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
-
-from conf.errors import InvalidValue, WireError
-from conf.model import Table
-from conf.names import folded
-from connectors.base import ControlFrame, Cut, Feed
-from connectors.common.arrow_rows import ArrowRows
-from connectors.common.row_decoder import EachFrame, UnfoldedDecoder
-from connectors.sqlitecloud.decoder.change_rows import ERROR, NAMES, error_rows, without
-from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
-from connectors.sqlitecloud_webhooks.protocol.landed.columns import AnnouncedColumn, Context, columns_of, read_context
-from connectors.sqlitecloud_webhooks.protocol.landed.messages import Op, SourceTable, read_webhook
+from silverfold.conf.errors import InvalidValue, WireError
+from silverfold.conf.model import Table
+from silverfold.conf.names import folded
+from silverfold.connectors.base import ControlFrame, Cut, Feed
+from silverfold.connectors.common.arrow_rows import ArrowRows
+from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
+from silverfold.connectors.sqlitecloud.decoder.change_rows import ERROR, NAMES, error_rows, without
+from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.columns import (
+    AnnouncedColumn,
+    Context,
+    columns_of,
+    read_context,
+)
+from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.messages import Op, SourceTable, read_webhook
 
 _AT_ONCE: Final = 1 << 13
 """Webhooks per batch."""

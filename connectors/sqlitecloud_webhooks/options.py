@@ -8,12 +8,11 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
-
-from conf.model import Strict, Table, expanded
-from conf.names import folded
-from conf.secrets import Secret
-from connectors.sqlitecloud.options import BlobForm, ColumnName, TypeName
-from connectors.sqlitecloud_webhooks.protocol.signing import Encoding, Scheme, Signing
+from silverfold.conf.model import Strict, Table, expanded
+from silverfold.conf.names import folded
+from silverfold.conf.secrets import Secret
+from silverfold.connectors.sqlitecloud.options import BlobForm, ColumnName, TypeName
+from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Encoding, Scheme, Signing
 
 LARGEST = 64 << 20
 

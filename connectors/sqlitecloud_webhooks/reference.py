@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from conf.errors import InvalidValue
-from conf.names import folded
-from connectors.base import ControlFrame, ReferenceChange
-from connectors.common.key_span import EVERY_KEY, KeySpan
-from connectors.sqlitecloud.reference.values import Number, Pairs, check_key, sent_value
-from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+from silverfold.conf.errors import InvalidValue
+from silverfold.conf.names import folded
+from silverfold.connectors.base import ControlFrame, ReferenceChange
+from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
+from silverfold.connectors.sqlitecloud.reference.values import Number, Pairs, check_key, sent_value
+from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 
 
 @dataclass

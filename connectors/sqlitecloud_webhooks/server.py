@@ -13,12 +13,11 @@ from random import Random
 from typing import Any, Final, TypeAlias
 
 import aiohttp
-
-from conf.errors import SourceRefused, SourceUnavailable
-from connectors.common.backoff import Backoff
-from connectors.common.closeable import Closeable
-from connectors.sqlitecloud_webhooks.protocol.landed.messages import Op
-from connectors.sqlitecloud_webhooks.protocol.signing import Signing
+from silverfold.conf.errors import SourceRefused, SourceUnavailable
+from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.common.closeable import Closeable
+from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.messages import Op
+from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
 
 DATABASE: Final = "shop.sqlite"
 TABLE: Final = "orders"

@@ -13,16 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-
-from conf.errors import ConfigError
-from conf.load import load_settings, look_at_settings
-from conf.validate import together
-from jobs.common.logs import start_logs
+from silverfold.conf.errors import ConfigError
+from silverfold.conf.load import load_settings, look_at_settings
+from silverfold.conf.validate import together
+from silverfold.jobs.common.logs import start_logs
 
 if TYPE_CHECKING:
-    from conf.model import Settings
-    from connectors.base import Connector, Feed
-    from connectors.common.transport import Address
+    from silverfold.conf.model import Settings
+    from silverfold.connectors.base import Connector, Feed
+    from silverfold.connectors.common.transport import Address
 
 
 Names = Annotated[
@@ -69,7 +68,7 @@ class Invocation:
         Raises:
             ConfigError: There is no such feed, or one of its settings is invalid.
         """
-        from connectors.registry import open_feed  # noqa: PLC0415 - import only the connectors in use
+        from silverfold.connectors.registry import open_feed  # noqa: PLC0415 - import only the connectors in use
 
         return open_feed(name, settings or self.settings())
 

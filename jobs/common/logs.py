@@ -6,8 +6,7 @@ import sys
 from typing import TextIO, cast
 
 import structlog
-
-from jobs.common.streams import Unfailing
+from silverfold.jobs.common.streams import Unfailing
 
 
 def start_logs(level: str, stream: TextIO | None = None) -> None:

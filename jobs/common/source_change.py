@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from conf.errors import SilverfoldError
-from pipelines.places import places_of
+from silverfold.conf.errors import SilverfoldError
+from silverfold.pipelines.places import places_of
 
 if TYPE_CHECKING:
-    from conf.model import Settings
-    from connectors.base import Connector, Feed, SourceChange
+    from silverfold.conf.model import Settings
+    from silverfold.connectors.base import Connector, Feed, SourceChange
 
 
 def change_since_landed(settings: Settings, connector: Connector, feed: Feed) -> SourceChange | None:
@@ -22,7 +22,7 @@ def change_since_landed(settings: Settings, connector: Connector, feed: Feed) ->
     """
     if connector.continuity != "resume":
         return None
-    from pipelines.landing.bronze import last_control  # noqa: PLC0415 - few feeds need to read the store
+    from silverfold.pipelines.landing.bronze import last_control  # noqa: PLC0415 - few feeds need to read the store
 
     landed = last_control(places_of(settings).bronze(feed.name))
     return None if landed is None else connector.schema_change(feed, landed)

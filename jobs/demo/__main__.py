@@ -15,10 +15,9 @@ from types import FrameType
 from typing import Annotated
 
 import typer
-
-from jobs.cli import main_of
-from jobs.common.console import console_on
-from jobs.common.context import invocation
+from silverfold.jobs.cli import main_of
+from silverfold.jobs.common.console import console_on
+from silverfold.jobs.common.context import invocation
 
 _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -44,7 +43,7 @@ def demo(
     console = console_on(sys.stdout)
     console.print("silverfold demo: a source, a receiver and a build on this machine", style="bold")
     with _folder(keep) as home, _interrupted_by_signals(), ExitStack() as cleanup:
-        from jobs.demo.stage import perform  # noqa: PLC0415 - --help must not load what the demo runs on
+        from silverfold.jobs.demo.stage import perform  # noqa: PLC0415 - --help must not load what the demo runs on
 
         try:
             equal = perform(invocation(ctx), home, cleanup, console, seconds=seconds, rows=rows)

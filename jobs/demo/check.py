@@ -15,11 +15,10 @@ from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
-
-from connectors.deephaven.protocol.types import ColumnType, Shape
-from connectors.deephaven.server.tables.live_table import ROW_KEY
-from pipelines.places import Place
-from pipelines.store import naming_the_store, open_table
+from silverfold.connectors.deephaven.protocol.types import ColumnType, Shape
+from silverfold.connectors.deephaven.server.tables.live_table import ROW_KEY
+from silverfold.pipelines.places import Place
+from silverfold.pipelines.store import naming_the_store, open_table
 
 Row: TypeAlias = Mapping[str, Any]
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from conf.secrets import Secret
-from jobs.common.context import Invocation
-from jobs.demo.tables import TABLES, DemoTable
+from silverfold.conf.secrets import Secret
+from silverfold.jobs.common.context import Invocation
+from silverfold.jobs.demo.tables import TABLES, DemoTable
 
 FEED = "demo"
 

@@ -8,12 +8,12 @@ from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from conf.errors import StoreUnavailable
-from jobs.demo.check import has_row
-from jobs.demo.receiver import ReceiverProcess
-from jobs.demo.show import Progress
-from pipelines.applying.build import FeedBuild, Step
-from pipelines.planning.plan import State
+from silverfold.conf.errors import StoreUnavailable
+from silverfold.jobs.demo.check import has_row
+from silverfold.jobs.demo.receiver import ReceiverProcess
+from silverfold.jobs.demo.show import Progress
+from silverfold.pipelines.applying.build import FeedBuild, Step
+from silverfold.pipelines.planning.plan import State
 
 PATIENCE = 60.0
 """Seconds without landed frames and applied cuts after which the remaining changes count as lost."""

@@ -9,8 +9,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from jobs.packages import HOME
-
 _PATIENCE = 30.0
 _LAST_LINES = 5
 
@@ -30,9 +28,8 @@ class ReceiverProcess:
         self, arguments: Iterable[str], feed: str, log: Path, *, longest: float, environ: Mapping[str, str]
     ) -> None:
         self._log = log
-        # A folder named `jobs` in the user's current directory must not shadow ours.
-        safely = [] if Path.cwd() == HOME else ["-P"]
-        command = [sys.executable, *safely, "-m", "jobs.receive", *arguments, feed, "--for", str(longest)]
+        # -P: a folder named like ours in the user's current directory must not shadow it.
+        command = [sys.executable, "-P", "-m", "silverfold.jobs.receive", *arguments, feed, "--for", str(longest)]
         with log.open("wb") as out:
             # A session of its own: Ctrl-C in the terminal reaches only the demo, which then stops the receiver.
             self._process = subprocess.Popen(  # noqa: S603 - our own module, our own arguments

@@ -16,16 +16,15 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
-
-from conf.errors import SilverfoldError
-from jobs.common.console import counted
-from jobs.status import duration
+from silverfold.conf.errors import SilverfoldError
+from silverfold.jobs.common.console import counted
+from silverfold.jobs.status import duration
 
 if TYPE_CHECKING:
-    from connectors.deephaven.server.tables.live_table import LiveTable
-    from jobs.demo.check import Comparison, Difference
-    from pipelines.applying.cuts import CutRow
-    from pipelines.reading.status import FeedStatus, TableStatus
+    from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+    from silverfold.jobs.demo.check import Comparison, Difference
+    from silverfold.pipelines.applying.cuts import CutRow
+    from silverfold.pipelines.reading.status import FeedStatus, TableStatus
 
 _WATCHED_EVERY, _PRINTED_EVERY = 0.5, 5.0
 _LONGEST_VALUE = 60

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
 
-from connectors.common.closeable import Closeable
-from connectors.common.rate import Rate, change_steadily
-from connectors.deephaven.server.server import TableServer
-from connectors.deephaven.server.tables.live_table import LiveTable
-from connectors.deephaven.server.workload import Changer
-from jobs.demo.tables import TABLES
+from silverfold.connectors.common.closeable import Closeable
+from silverfold.connectors.common.rate import Rate, change_steadily
+from silverfold.connectors.deephaven.server.server import TableServer
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.connectors.deephaven.server.workload import Changer
+from silverfold.jobs.demo.tables import TABLES
 
 CHANGES_PER_SECOND = 50.0
 """Rows changed per second, in each table."""

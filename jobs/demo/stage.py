@@ -13,24 +13,23 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.text import Text
-
-from connectors.base import Connector, Feed
-from jobs.common.context import Invocation
-from jobs.common.logs import start_logs
-from jobs.demo.check import compare, read_silver
-from jobs.demo.conf import FEED, write_conf
-from jobs.demo.follow import FeedFollower
-from jobs.demo.receiver import ReceiverProcess
-from jobs.demo.show import Progress, cuts_table, differences_table
-from jobs.demo.source import CHANGES_PER_SECOND, DemoSource
-from jobs.demo.tables import TABLES
-from jobs.sql import Format, ask, write
-from pipelines.applying.build import FeedBuild
-from pipelines.applying.cuts import read_cuts
-from pipelines.places import Places, places_of
-from pipelines.reading.status import FeedStatus, read_status
-from pipelines.reading.views import register_views
-from pipelines.spark.session import start_spark, stop_spark
+from silverfold.connectors.base import Connector, Feed
+from silverfold.jobs.common.context import Invocation
+from silverfold.jobs.common.logs import start_logs
+from silverfold.jobs.demo.check import compare, read_silver
+from silverfold.jobs.demo.conf import FEED, write_conf
+from silverfold.jobs.demo.follow import FeedFollower
+from silverfold.jobs.demo.receiver import ReceiverProcess
+from silverfold.jobs.demo.show import Progress, cuts_table, differences_table
+from silverfold.jobs.demo.source import CHANGES_PER_SECOND, DemoSource
+from silverfold.jobs.demo.tables import TABLES
+from silverfold.jobs.sql import Format, ask, write
+from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.applying.cuts import read_cuts
+from silverfold.pipelines.places import Places, places_of
+from silverfold.pipelines.reading.status import FeedStatus, read_status
+from silverfold.pipelines.reading.views import register_views
+from silverfold.pipelines.spark.session import start_spark, stop_spark
 
 QUERY = """
 SELECT Symbol, count(*) AS trades, sum(Lot) AS lots, round(median(Price), 2) AS median_price, max(At) AS latest

@@ -14,7 +14,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any, TypeAlias
 
-from connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 
 Value: TypeAlias = Callable[[Random], Any]
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import typer
-
-from jobs.cli import main_of
-from jobs.sbe.check import check
-from jobs.sbe.decode import decode
-from jobs.sbe.validate import validate
+from silverfold.jobs.cli import main_of
+from silverfold.jobs.sbe.check import check
+from silverfold.jobs.sbe.decode import decode
+from silverfold.jobs.sbe.validate import validate
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -25,14 +25,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
-
-from conf.errors import SchemaError
-from jobs.common.console import console_on
-from jobs.sbe.validate import Accept, accepted
+from silverfold.conf.errors import SchemaError
+from silverfold.jobs.common.console import console_on
+from silverfold.jobs.sbe.validate import Accept, accepted
 
 if TYPE_CHECKING:
-    from connectors.wire.sbe.compare.findings import Comparison, Direction, Finding
-    from connectors.wire.sbe.schema.model import Schema
+    from silverfold.connectors.wire.sbe.compare.findings import Comparison, Direction, Finding
+    from silverfold.connectors.wire.sbe.schema.model import Schema
 
 Wanted: TypeAlias = Literal["backward", "forward", "both"]
 
@@ -65,7 +64,7 @@ def check(
 
     Exit code 0 when compatible, warnings or not, 1 when breaking, 2 when a file is no valid schema.
     """
-    from connectors.wire.sbe.compare.schemas import compare  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.connectors.wire.sbe.compare.schemas import compare  # noqa: PLC0415 - --help must not load what jobs run on
 
     schemas, errors = _loaded([old, new], accepted(accept))
     if errors:
@@ -76,7 +75,7 @@ def check(
     if as_json:
         print(json.dumps(as_object(found, before, after, directions), indent=2, ensure_ascii=False))
     else:
-        from jobs.sbe.findings import show  # noqa: PLC0415 - as above
+        from silverfold.jobs.sbe.findings import show  # noqa: PLC0415 - as above
 
         show(found, before, after, directions, console_on(sys.stdout))
     if found.breaks(*directions):
@@ -85,7 +84,7 @@ def check(
 
 def _loaded(files: Sequence[Path], accept: Sequence[str]) -> tuple[list[Schema], list[SchemaError]]:
     """Return the schemas, and the errors of all files."""
-    from connectors.wire.sbe.schema.load import load_schema  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.connectors.wire.sbe.schema.load import load_schema  # noqa: PLC0415 - --help must not load what jobs run on
 
     schemas: list[Schema] = []
     errors: list[SchemaError] = []
@@ -125,7 +124,7 @@ def as_object(found: Comparison, old: Schema, new: Schema, directions: Sequence[
 
 
 def _schema(schema: Schema) -> dict[str, Any]:
-    from jobs.sbe.findings import date_of  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.jobs.sbe.findings import date_of  # noqa: PLC0415 - --help must not load what jobs run on
 
     return {
         "file": schema.file,
@@ -137,7 +136,7 @@ def _schema(schema: Schema) -> dict[str, Any]:
 
 
 def _summary(found: Comparison, direction: Direction) -> dict[str, Any]:
-    from jobs.sbe.findings import count  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.jobs.sbe.findings import count  # noqa: PLC0415 - --help must not load what jobs run on
 
     return {"verdict": "breaking" if found.breaks(direction) else "compatible", **count(found, direction)}
 

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-
-from conf.errors import WireError
-from jobs.sbe.validate import Accept, accepted
+from silverfold.conf.errors import WireError
+from silverfold.jobs.sbe.validate import Accept, accepted
 
 if TYPE_CHECKING:
-    from connectors.wire.sbe.codec.decode import Decoded, MessageReader
-    from connectors.wire.sbe.codec.values import Finding
-    from jobs.sbe.input import Message
+    from silverfold.connectors.wire.sbe.codec.decode import Decoded, MessageReader
+    from silverfold.connectors.wire.sbe.codec.values import Finding
+    from silverfold.jobs.sbe.input import Message
 
 
 class BadText(StrEnum):
@@ -51,7 +50,7 @@ class Printer:
 
     def lines(self, messages: Iterable[Message]) -> Iterator[bytes]:
         """Yield a line for each message. Report findings on stderr, once per reason and element."""
-        from connectors.wire.sbe.codec.decode import json_text  # noqa: PLC0415 - --help must not load what jobs run on
+        from silverfold.connectors.wire.sbe.codec.decode import json_text  # noqa: PLC0415 - --help must not load what jobs run on
 
         for message in messages:
             self._messages += 1
@@ -73,12 +72,12 @@ class Printer:
     def _findings(self, decoded: Decoded) -> tuple[Finding, ...]:
         if not self._review:
             return decoded.warnings
-        from connectors.wire.sbe.codec.value_checks import review_values  # noqa: PLC0415 - only on request
+        from silverfold.connectors.wire.sbe.codec.value_checks import review_values  # noqa: PLC0415 - only on request
 
         return decoded.warnings + review_values(decoded.message, decoded.values)
 
     def _report(self, findings: Iterable[Finding]) -> None:
-        from jobs.sbe.findings import with_dates  # noqa: PLC0415 - --help must not load what jobs run on
+        from silverfold.jobs.sbe.findings import with_dates  # noqa: PLC0415 - --help must not load what jobs run on
 
         for finding in findings:
             if (finding.reason, finding.element) not in self._reported:
@@ -115,10 +114,10 @@ def decode(
 
     Exit code 1 when a message could not be decoded; 2 when the schema is not valid.
     """
-    from connectors.wire.sbe.codec.decode import MessageReader  # noqa: PLC0415 - --help must not load what jobs run on
-    from connectors.wire.sbe.schema.load import load_schema  # noqa: PLC0415 - as above
-    from jobs.sbe.findings import has_dates  # noqa: PLC0415 - as above
-    from jobs.sbe.input import chunks, framed_messages, framing_called, hex_messages, opened  # noqa: PLC0415 - as above
+    from silverfold.connectors.wire.sbe.codec.decode import MessageReader  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.connectors.wire.sbe.schema.load import load_schema  # noqa: PLC0415 - as above
+    from silverfold.jobs.sbe.findings import has_dates  # noqa: PLC0415 - as above
+    from silverfold.jobs.sbe.input import chunks, framed_messages, framing_called, hex_messages, opened  # noqa: PLC0415 - as above
 
     chosen = None if framing is None else framing_called(framing)
     if chosen is None and not as_hex:

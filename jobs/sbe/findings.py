@@ -10,9 +10,8 @@ from textwrap import wrap
 
 from rich.console import Console
 from rich.text import Text
-
-from connectors.wire.sbe.compare.findings import Comparison, Direction, Finding, Severity, values_text
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.connectors.wire.sbe.compare.findings import Comparison, Direction, Finding, Severity, values_text
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 _WORDS = {
     Severity.BREAKING: ("breaking", "bold red"),

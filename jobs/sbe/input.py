@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 import typer
-
-from conf.errors import InvalidValue, OversizedMessage, WireError
-from connectors.wire.framing.cutter import frames_of
-from connectors.wire.framing.known import FRAMINGS
-from connectors.wire.framing.settings import LARGEST, Framing
-from connectors.wire.sbe.codec.framed import cutter_for
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.conf.errors import InvalidValue, OversizedMessage, WireError
+from silverfold.connectors.wire.framing.cutter import frames_of
+from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.settings import LARGEST, Framing
+from silverfold.connectors.wire.sbe.codec.framed import cutter_for
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 CHUNK = 1 << 18
 """Bytes read at once."""

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 from rich.text import Text
-
-from conf.errors import SchemaError
-from jobs.common.console import console_on
+from silverfold.conf.errors import SchemaError
+from silverfold.jobs.common.console import console_on
 
 if TYPE_CHECKING:
-    from connectors.wire.sbe.schema.model import Schema
+    from silverfold.connectors.wire.sbe.schema.model import Schema
 
 SchemaFile = Annotated[Path, typer.Argument(metavar="FILE.xml", help="The schema.")]
 Accept = Annotated[
@@ -45,8 +44,8 @@ def validate(
 
     Exit code 0 when the schema is valid, with or without warnings; 2 when it is not.
     """
-    from connectors.wire.sbe.schema.load import load_schema  # noqa: PLC0415 - --help must not load what jobs run on
-    from jobs.sbe.findings import has_dates, with_dates  # noqa: PLC0415 - as above
+    from silverfold.connectors.wire.sbe.schema.load import load_schema  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.jobs.sbe.findings import has_dates, with_dates  # noqa: PLC0415 - as above
 
     codes = accepted(accept)
     try:
@@ -62,7 +61,7 @@ def validate(
 
 def accepted(codes: Sequence[str] | None) -> Sequence[str]:
     """Return the codes of errors to take as warnings. Raises BadParameter for a code that cannot be accepted."""
-    from connectors.wire.sbe.schema.load import ACCEPTABLE  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.connectors.wire.sbe.schema.load import ACCEPTABLE  # noqa: PLC0415 - --help must not load what jobs run on
 
     for code in codes or ():
         if code not in ACCEPTABLE:

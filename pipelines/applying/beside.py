@@ -12,12 +12,11 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
-
-from pipelines.applying.commit_note import NOT_TOLD, CommitNote
-from pipelines.applying.cuts import app_id, newest_note, position_in
-from pipelines.places import Place, Places, history_of, side_table_of, silver_table_of
-from pipelines.store import count_rows, is_emptied, naming_the_store, open_table
-from pipelines.upkeep.beginnings import REBUILT
+from silverfold.pipelines.applying.commit_note import NOT_TOLD, CommitNote
+from silverfold.pipelines.applying.cuts import app_id, newest_note, position_in
+from silverfold.pipelines.places import Place, Places, history_of, side_table_of, silver_table_of
+from silverfold.pipelines.store import count_rows, is_emptied, naming_the_store, open_table
+from silverfold.pipelines.upkeep.beginnings import REBUILT
 
 Part: TypeAlias = Literal["history", "tombstones", "aside"]
 """Which of the companion tables."""

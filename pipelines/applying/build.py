@@ -21,8 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField
-
-from conf.errors import (
+from silverfold.conf.errors import (
     ApplyError,
     DuplicateKey,
     ExpectationFailed,
@@ -39,23 +38,23 @@ from conf.errors import (
     UnusableKey,
     WireError,
 )
-from conf.model import Settings
-from conf.names import folded
-from connectors.base import NO_STATISTICS, Connector, ControlFrame, Cut, CutStatistics, Feed, Kind
-from pipelines.applying.cuts import CutRow, last_cuts, later_than, record, restore
-from pipelines.applying.silver import SilverTable
-from pipelines.holding.cut_bisection import CutBisection
-from pipelines.holding.quarantine import Quarantine
-from pipelines.holding.quarantine_log import Hold
-from pipelines.landing.bronze import landing_at, last_position, read_frames, read_small_columns
-from pipelines.landing.bronze_table import lost_from, retained_from
-from pipelines.landing.frame_sizes import FrameSizes
-from pipelines.places import Places, places_of
-from pipelines.planning.plan import Plan, Planner, State
-from pipelines.applying.reached import moment, reached, was_replaced
-from pipelines.planning.rules import StreamRules
-from pipelines.spark.session import raising_if_ended
-from pipelines.store import naming_the_store
+from silverfold.conf.model import Settings
+from silverfold.conf.names import folded
+from silverfold.connectors.base import NO_STATISTICS, Connector, ControlFrame, Cut, CutStatistics, Feed, Kind
+from silverfold.pipelines.applying.cuts import CutRow, last_cuts, later_than, record, restore
+from silverfold.pipelines.applying.reached import moment, reached, was_replaced
+from silverfold.pipelines.applying.silver import SilverTable
+from silverfold.pipelines.holding.cut_bisection import CutBisection
+from silverfold.pipelines.holding.quarantine import Quarantine
+from silverfold.pipelines.holding.quarantine_log import Hold
+from silverfold.pipelines.landing.bronze import landing_at, last_position, read_frames, read_small_columns
+from silverfold.pipelines.landing.bronze_table import lost_from, retained_from
+from silverfold.pipelines.landing.frame_sizes import FrameSizes
+from silverfold.pipelines.places import Places, places_of
+from silverfold.pipelines.planning.plan import Plan, Planner, State
+from silverfold.pipelines.planning.rules import StreamRules
+from silverfold.pipelines.spark.session import raising_if_ended
+from silverfold.pipelines.store import naming_the_store
 
 _OF_A_CUT = (DuplicateKey, NullKey, Unexplained, ExpectationFailed)
 """Errors of a cut that no single frame causes; the cut is retried with fewer updates."""

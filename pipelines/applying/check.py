@@ -16,19 +16,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-
-from conf.errors import DuplicateKey, ExpectationFailed, NullKey
-from conf.names import folded
-from pipelines.applying.cut_job import CutJob
-from pipelines.applying.fold_cut import Folded
-from pipelines.applying.fold_statistics import counted
-from pipelines.places import REASONS, UNEXPLAINED
-from transforms.changes import DELETE, INSERT, SNAPSHOT, compute_all, struct_type
-from transforms.complete_rows import completed, row_after
-from transforms.existing_rows import by_keys, snapshot_by_keys, with_taken
-from transforms.expectations import FAILED, Rule, failures, is_quarantined, with_failed_rules
-from transforms.merge import OP, POSITION, PRESENT, net_rows
-from transforms.sql import quoted
+from silverfold.conf.errors import DuplicateKey, ExpectationFailed, NullKey
+from silverfold.conf.names import folded
+from silverfold.pipelines.applying.cut_job import CutJob
+from silverfold.pipelines.applying.fold_cut import Folded
+from silverfold.pipelines.applying.fold_statistics import counted
+from silverfold.pipelines.places import REASONS, UNEXPLAINED
+from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, compute_all, struct_type
+from silverfold.transforms.complete_rows import completed, row_after
+from silverfold.transforms.existing_rows import by_keys, snapshot_by_keys, with_taken
+from silverfold.transforms.expectations import FAILED, Rule, failures, is_quarantined, with_failed_rules
+from silverfold.transforms.merge import OP, POSITION, PRESENT, net_rows
+from silverfold.transforms.sql import quoted
 
 _NULL, _TWICE, _SINCE = "NULL keys", "doubled keys", "position of the first row refused"
 

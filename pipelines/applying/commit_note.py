@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 
-from pipelines.applying.row_settings import RowSettings
+from silverfold.pipelines.applying.row_settings import RowSettings
 
 
 @dataclass(frozen=True, kw_only=True)

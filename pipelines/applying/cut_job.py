@@ -25,27 +25,26 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-
-from conf.errors import Overtaken, RebuildNeeded, SnapshotNeeded
-from conf.names import folded
-from connectors.base import Cut, CutStatistics, TableKind
-from connectors.common.arrow_rows import ArrowRows
-from pipelines.applying.beside import EMPTIED, NO_VERSIONS, Counting
-from pipelines.applying.commit_note import CommitNote
-from pipelines.applying.cuts import from_record, position_in, recorded_in, to_record
-from pipelines.applying.row_settings import RowSettings, differing, without_undecided
-from pipelines.applying.settle import settle
-from pipelines.applying.target import Opened, Target, check_built
-from pipelines.holding.quarantine_log import SKIPPED
-from pipelines.landing.bronze import Landing, landing_at
-from pipelines.places import REASONS
-from pipelines.applying.reached import moment
-from pipelines.store import count_rows, is_emptied, mean_row_bytes
-from transforms.changes import FEW_BYTES, at_hand, cached, complete, struct_type, typed_as
-from transforms.evolve import Drift, check_names, drift, with_columns
-from transforms.expectations import check_rules
-from transforms.fold import check_key
-from transforms.merge import OP, POSITION, PRESENT, Recorded
+from silverfold.conf.errors import Overtaken, RebuildNeeded, SnapshotNeeded
+from silverfold.conf.names import folded
+from silverfold.connectors.base import Cut, CutStatistics, TableKind
+from silverfold.connectors.common.arrow_rows import ArrowRows
+from silverfold.pipelines.applying.beside import EMPTIED, NO_VERSIONS, Counting
+from silverfold.pipelines.applying.commit_note import CommitNote
+from silverfold.pipelines.applying.cuts import from_record, position_in, recorded_in, to_record
+from silverfold.pipelines.applying.reached import moment
+from silverfold.pipelines.applying.row_settings import RowSettings, differing, without_undecided
+from silverfold.pipelines.applying.settle import settle
+from silverfold.pipelines.applying.target import Opened, Target, check_built
+from silverfold.pipelines.holding.quarantine_log import SKIPPED
+from silverfold.pipelines.landing.bronze import Landing, landing_at
+from silverfold.pipelines.places import REASONS
+from silverfold.pipelines.store import count_rows, is_emptied, mean_row_bytes
+from silverfold.transforms.changes import FEW_BYTES, at_hand, cached, complete, struct_type, typed_as
+from silverfold.transforms.evolve import Drift, check_names, drift, with_columns
+from silverfold.transforms.expectations import check_rules
+from silverfold.transforms.fold import check_key
+from silverfold.transforms.merge import OP, POSITION, PRESENT, Recorded
 
 LAST_KEY = "_last_row_key"
 """In a changelog: the last key of a removed range, whose first key is the positional key."""

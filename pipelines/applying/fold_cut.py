@@ -16,19 +16,18 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-
-from conf.errors import ApplyError, DuplicateKey, StoreUnavailable, Unexplained
-from pipelines.applying.cut_job import CutJob
-from pipelines.applying.fold_statistics import FoldStatistics, counted, statistics_of
-from pipelines.places import REASONS, UNEXPLAINED
-from pipelines.store import skipping_bounds
-from pipelines.verifying.silver_rows import SilverRows
-from transforms.changes import DELETE, UPDATE, as_struct, complete, from_arrow
-from transforms.consistency import OP_HISTORY, UPDATES_WITHOUT_ROW, op_code, unexplained
-from transforms.existing_rows import FEW, by_key, existing, newer, within
-from transforms.fold import fold
-from transforms.key_moves import resolve
-from transforms.merge import POSITION, PRESENT
+from silverfold.conf.errors import ApplyError, DuplicateKey, StoreUnavailable, Unexplained
+from silverfold.pipelines.applying.cut_job import CutJob
+from silverfold.pipelines.applying.fold_statistics import FoldStatistics, counted, statistics_of
+from silverfold.pipelines.places import REASONS, UNEXPLAINED
+from silverfold.pipelines.store import skipping_bounds
+from silverfold.pipelines.verifying.silver_rows import SilverRows
+from silverfold.transforms.changes import DELETE, UPDATE, as_struct, complete, from_arrow
+from silverfold.transforms.consistency import OP_HISTORY, UPDATES_WITHOUT_ROW, op_code, unexplained
+from silverfold.transforms.existing_rows import FEW, by_key, existing, newer, within
+from silverfold.transforms.fold import fold
+from silverfold.transforms.key_moves import resolve
+from silverfold.transforms.merge import POSITION, PRESENT
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-
-from transforms.changes import struct_type
-from transforms.consistency import OP_HISTORY, unexplained
-from transforms.fold import CHANGES, COMES_FROM, MOVES, SELECTED
-from transforms.sql import quoted
+from silverfold.transforms.changes import struct_type
+from silverfold.transforms.consistency import OP_HISTORY, unexplained
+from silverfold.transforms.fold import CHANGES, COMES_FROM, MOVES, SELECTED
+from silverfold.transforms.sql import quoted
 
 _WHOLE_NUMBERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
-from pipelines.applying.cuts import app_id, newest_note, position_in
-from pipelines.holding.quarantine_log import quarantined
-from pipelines.places import Place, Places
-from pipelines.store import open_table
+from silverfold.pipelines.applying.cuts import app_id, newest_note, position_in
+from silverfold.pipelines.holding.quarantine_log import quarantined
+from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.store import open_table
 
 _EPOCH_0: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -56,7 +56,7 @@ def was_replaced(bronze: Place, lost: Sequence[tuple[int, int]], now: Reached) -
 
     This is so if the frame before the lost ones was received after the table's. Raises StoreUnavailable.
     """
-    from pipelines.landing.bronze import landing_at  # noqa: PLC0415 - imports pandas, which receivers need not load
+    from silverfold.pipelines.landing.bronze import landing_at  # noqa: PLC0415 - imports pandas, which receivers need not load
 
     first = next((first for first, last in lost if first <= now.position <= last), None)
     before = None if first is None or now.received is None else landing_at(bronze, first - 1)
@@ -65,7 +65,7 @@ def was_replaced(bronze: Place, lost: Sequence[tuple[int, int]], now: Reached) -
 
 def is_on_other_bronze(bronze: Place, lost: Sequence[tuple[int, int]], now: Reached) -> bool:
     """Return the same, also if bronze has a frame at the table's position. Raises StoreUnavailable."""
-    from pipelines.landing.bronze import landing_at  # noqa: PLC0415 - as above
+    from silverfold.pipelines.landing.bronze import landing_at  # noqa: PLC0415 - as above
 
     found = landing_at(bronze, now.position)
     return was_replaced(bronze, lost, now) if found is None else now.received not in (None, found.received)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from conf.names import folded
-from connectors.base import Connector, Feed
+from silverfold.conf.names import folded
+from silverfold.connectors.base import Connector, Feed
 
 RowSettings: TypeAlias = Mapping[str, str | list[str]]
 """Settings by name. With the value ``error``, the table has no ambiguous rows: it holds instead."""

@@ -8,15 +8,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
-
-from conf.errors import ApplyError, Overtaken, RebuildNeeded
-from pipelines.applying.beside import TAKEN_BACK, Beside
-from pipelines.applying.cuts import newest_note, position_in
-from pipelines.applying.target import Opened, Target
-from pipelines.places import Place
-from transforms.merge import USER_METADATA, overwrite
-from transforms.spark_errors import named_errors
-from transforms.sql import path_table
+from silverfold.conf.errors import ApplyError, Overtaken, RebuildNeeded
+from silverfold.pipelines.applying.beside import TAKEN_BACK, Beside
+from silverfold.pipelines.applying.cuts import newest_note, position_in
+from silverfold.pipelines.applying.target import Opened, Target
+from silverfold.pipelines.places import Place
+from silverfold.transforms.merge import USER_METADATA, overwrite
+from silverfold.transforms.spark_errors import named_errors
+from silverfold.transforms.sql import path_table
 
 
 def restore(session: SparkSession, path: str, version: int, *, metadata: str) -> None:

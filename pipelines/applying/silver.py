@@ -13,21 +13,20 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-
-from conf.errors import Overtaken, PositionNotRecorded, UndecodableFrame
-from conf.model import Table
-from connectors.base import Connector, Cut, CutStatistics, Decoder, Feed
-from connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
-from pipelines.applying.commit_note import CommitNote
-from pipelines.applying.cuts import CutRow, from_commit, from_record, recorded_in
-from pipelines.applying.settle import settle
-from pipelines.applying.target import Target
-from pipelines.applying.write import apply_cut
-from pipelines.landing.bronze import CARRYING, files_between, inside, read_cut
-from pipelines.places import Place, Places
-from pipelines.store import open_table
-from pipelines.upkeep.lease import sole_writer
-from transforms.spark_errors import named_errors
+from silverfold.conf.errors import Overtaken, PositionNotRecorded, UndecodableFrame
+from silverfold.conf.model import Table
+from silverfold.connectors.base import Connector, Cut, CutStatistics, Decoder, Feed
+from silverfold.connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
+from silverfold.pipelines.applying.commit_note import CommitNote
+from silverfold.pipelines.applying.cuts import CutRow, from_commit, from_record, recorded_in
+from silverfold.pipelines.applying.settle import settle
+from silverfold.pipelines.applying.target import Target
+from silverfold.pipelines.applying.write import apply_cut
+from silverfold.pipelines.landing.bronze import CARRYING, files_between, inside, read_cut
+from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.store import open_table
+from silverfold.pipelines.upkeep.lease import sole_writer
+from silverfold.transforms.spark_errors import named_errors
 
 _FRAME = "frame_seq LONG, epoch INT, stream STRING, kind STRING, boundary STRING, body BINARY"
 """Columns of bronze needed for decoding. delta-rs finds the files in the log, without a Spark job."""

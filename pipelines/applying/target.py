@@ -14,20 +14,19 @@ from uuid import uuid4
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
-
-from conf.errors import RebuildNeeded
-from conf.model import Table
-from connectors.base import Connector, Cut, Decoder, Feed, TableKind
-from pipelines.applying.beside import GONE, NOTHING, Beside, counting, find_beside, position_of
-from pipelines.applying.commit_note import NOT_TOLD, CommitNote
-from pipelines.applying.cuts import app_id, newest_note, position_in, position_reached
-from pipelines.applying.row_settings import RowSettings, describe_difference, differing, row_settings
-from pipelines.places import Place, Places
-from pipelines.spark.session import close_session, own_session
-from pipelines.store import open_table
-from transforms.expectations import Rule
-from transforms.merge import make_without_vectors
-from transforms.sql import path_table
+from silverfold.conf.errors import RebuildNeeded
+from silverfold.conf.model import Table
+from silverfold.connectors.base import Connector, Cut, Decoder, Feed, TableKind
+from silverfold.pipelines.applying.beside import GONE, NOTHING, Beside, counting, find_beside, position_of
+from silverfold.pipelines.applying.commit_note import NOT_TOLD, CommitNote
+from silverfold.pipelines.applying.cuts import app_id, newest_note, position_in, position_reached
+from silverfold.pipelines.applying.row_settings import RowSettings, describe_difference, differing, row_settings
+from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.spark.session import close_session, own_session
+from silverfold.pipelines.store import open_table
+from silverfold.transforms.expectations import Rule
+from silverfold.transforms.merge import make_without_vectors
+from silverfold.transforms.sql import path_table
 
 
 @dataclass(frozen=True)

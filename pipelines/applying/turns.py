@@ -14,7 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from time import monotonic
 
-from pipelines.applying.build import FeedBuild, Step
+from silverfold.pipelines.applying.build import FeedBuild, Step
 
 LONGEST_WAIT = 30.0
 """Largest number of seconds between two tries of a failing cut."""

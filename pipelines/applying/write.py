@@ -10,22 +10,21 @@ from uuid import uuid4
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-
-from conf.errors import ApplyError, Overtaken, RebuildNeeded, SchemaDrift
-from connectors.base import Cut, CutStatistics, TableKind
-from connectors.common.arrow_rows import ArrowRows
-from pipelines.applying.beside import Counting
-from pipelines.applying.check import Checked, check_cut
-from pipelines.applying.cut_job import LAST_KEY, ORDINAL, CutJob, prepare, without_errors
-from pipelines.applying.cuts import history_id, position_in, recorded_in, tombstones_id
-from pipelines.applying.fold_cut import Folded, fold_cut
-from pipelines.applying.target import Target
-from pipelines.store import is_small
-from pipelines.upkeep.swap import Live, failed_by_move, merged_version, replace_beside, unless_moved
-from transforms.changes import DELETE, INSERT, complete, typed_as
-from transforms.evolve import follow
-from transforms.history import Moments, keep_history
-from transforms.merge import (
+from silverfold.conf.errors import ApplyError, Overtaken, RebuildNeeded, SchemaDrift
+from silverfold.connectors.base import Cut, CutStatistics, TableKind
+from silverfold.connectors.common.arrow_rows import ArrowRows
+from silverfold.pipelines.applying.beside import Counting
+from silverfold.pipelines.applying.check import Checked, check_cut
+from silverfold.pipelines.applying.cut_job import LAST_KEY, ORDINAL, CutJob, prepare, without_errors
+from silverfold.pipelines.applying.cuts import history_id, position_in, recorded_in, tombstones_id
+from silverfold.pipelines.applying.fold_cut import Folded, fold_cut
+from silverfold.pipelines.applying.target import Target
+from silverfold.pipelines.store import is_small
+from silverfold.pipelines.upkeep.swap import Live, failed_by_move, merged_version, replace_beside, unless_moved
+from silverfold.transforms.changes import DELETE, INSERT, complete, typed_as
+from silverfold.transforms.evolve import follow
+from silverfold.transforms.history import Moments, keep_history
+from silverfold.transforms.merge import (
     AT_HAND,
     OP,
     POSITION,
@@ -38,8 +37,8 @@ from transforms.merge import (
     overwrite,
     replace,
 )
-from transforms.sql import quoted
-from transforms.tombstones import write_tombstones
+from silverfold.transforms.sql import quoted
+from silverfold.transforms.tombstones import write_tombstones
 
 
 def apply_cut(

@@ -17,8 +17,8 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from conf.errors import DuplicateKey, ExpectationFailed, NullKey, SilverfoldError, UnusableExpectation
-from connectors.base import Cut
+from silverfold.conf.errors import DuplicateKey, ExpectationFailed, NullKey, SilverfoldError, UnusableExpectation
+from silverfold.connectors.base import Cut
 
 MOST_TRIES = 32
 """Number of consecutive cuts shortened to an error's ``since`` before bisection starts."""

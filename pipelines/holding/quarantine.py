@@ -13,11 +13,11 @@ from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
 
-from conf.errors import RebuildNeeded, SchemaDrift, UndecodableFrame
-from connectors.base import Cut
-from pipelines.applying.commit_note import CommitNote
-from pipelines.applying.cuts import newest_note, newest_notes, position_reached, read_cuts
-from pipelines.holding.quarantine_log import (
+from silverfold.conf.errors import RebuildNeeded, SchemaDrift, UndecodableFrame
+from silverfold.connectors.base import Cut
+from silverfold.pipelines.applying.commit_note import CommitNote
+from silverfold.pipelines.applying.cuts import newest_note, newest_notes, position_reached, read_cuts
+from silverfold.pipelines.holding.quarantine_log import (
     LEFT_OUT,
     PASSED,
     PASSED_OVER,
@@ -30,10 +30,10 @@ from pipelines.holding.quarantine_log import (
     skip,
     version,
 )
-from pipelines.places import Places
-from pipelines.landing.ranges import Range, is_inside
-from pipelines.store import open_table
-from pipelines.upkeep.beginnings import REBUILT
+from silverfold.pipelines.landing.ranges import Range, is_inside
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.store import open_table
+from silverfold.pipelines.upkeep.beginnings import REBUILT
 
 _RECENT_CUTS = 100
 """Number of newest cuts to search for one that a builder could not record before it died."""

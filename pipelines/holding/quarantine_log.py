@@ -25,10 +25,9 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 import pyarrow as pa
-
-from pipelines.places import Places
-from pipelines.store import open_table
-from pipelines.upkeep import ledger
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.store import open_table
+from silverfold.pipelines.upkeep import ledger
 
 SCHEMA = pa.schema(
     [

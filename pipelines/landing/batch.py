@@ -10,9 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-
-from connectors.base import Boundary, Frame, Kind
-from pipelines.landing.bronze_table import SCHEMA
+from silverfold.connectors.base import Boundary, Frame, Kind
+from silverfold.pipelines.landing.bronze_table import SCHEMA
 
 FRAME_BYTES: Final = 200
 """Approximate memory per frame in addition to its body, in bytes, so that empty frames count too."""

@@ -15,12 +15,11 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyarrow.parquet import ParquetFile
-
-from connectors.base import ControlFrame, Cut, Kind
-from pipelines.landing.bronze_table import SCHEMA, actions, last_landed
-from pipelines.landing.frame_sizes import FrameSizes
-from pipelines.places import Place
-from pipelines.store import naming_the_store, open_table
+from silverfold.connectors.base import ControlFrame, Cut, Kind
+from silverfold.pipelines.landing.bronze_table import SCHEMA, actions, last_landed
+from silverfold.pipelines.landing.frame_sizes import FrameSizes
+from silverfold.pipelines.places import Place
+from silverfold.pipelines.store import naming_the_store, open_table
 
 SMALL_COLUMNS = ("frame_seq", "epoch", "received_at", "stream", "kind", "boundary")
 STREAM_COLUMNS = ("frame_seq", "epoch", "kind", "boundary", "body")

@@ -14,11 +14,10 @@ from operator import itemgetter
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-
-from conf.errors import ConfigError
-from pipelines.places import Place
-from pipelines.landing.ranges import merge_adjacent
-from pipelines.store import create_table, open_table
+from silverfold.conf.errors import ConfigError
+from silverfold.pipelines.landing.ranges import merge_adjacent
+from silverfold.pipelines.places import Place
+from silverfold.pipelines.store import create_table, open_table
 
 SCHEMA = pa.schema(
     [

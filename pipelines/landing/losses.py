@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from connectors.base import Connector, Feed
-from pipelines.applying.cuts import all_cuts, current_cuts
-from pipelines.landing.bronze_table import each_lost
-from pipelines.places import Places
-from pipelines.landing.ranges import Range, merge_adjacent
+from silverfold.connectors.base import Connector, Feed
+from silverfold.pipelines.applying.cuts import all_cuts, current_cuts
+from silverfold.pipelines.landing.bronze_table import each_lost
+from silverfold.pipelines.landing.ranges import Range, merge_adjacent
+from silverfold.pipelines.places import Places
 
 
 class Losses(NamedTuple):

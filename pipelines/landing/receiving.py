@@ -12,16 +12,15 @@ from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
+from silverfold.conf.errors import SilverfoldError
+from silverfold.connectors.base import Connector, Feed, Frame, Receiver, Resume, mark
+from silverfold.connectors.common.backoff import Backoff
+from silverfold.pipelines.applying.reached import all_reached, farthest, source_positions
+from silverfold.pipelines.landing.batch import WARNING
+from silverfold.pipelines.landing.sink import BronzeSink
+from silverfold.pipelines.landing.writer import BronzeWriter
+from silverfold.pipelines.places import Places
 from structlog.typing import FilteringBoundLogger
-
-from conf.errors import SilverfoldError
-from connectors.base import Connector, Feed, Frame, Receiver, Resume, mark
-from connectors.common.backoff import Backoff
-from pipelines.landing.batch import WARNING
-from pipelines.landing.sink import BronzeSink
-from pipelines.landing.writer import BronzeWriter
-from pipelines.places import Places
-from pipelines.applying.reached import all_reached, farthest, source_positions
 
 _Result = TypeVar("_Result")
 

@@ -14,15 +14,14 @@ from random import Random
 from types import TracebackType
 from typing import Final
 
+from silverfold.conf.errors import SilverfoldError, StoreUnavailable
+from silverfold.conf.model import Commit
+from silverfold.connectors.base import Frame
+from silverfold.connectors.common.backoff import Backoff
+from silverfold.pipelines.landing.batch import Batch, PreparedCommit
+from silverfold.pipelines.landing.writer import BronzeWriter, compact
+from silverfold.pipelines.places import Place
 from structlog.typing import FilteringBoundLogger
-
-from conf.errors import SilverfoldError, StoreUnavailable
-from conf.model import Commit
-from connectors.base import Frame
-from connectors.common.backoff import Backoff
-from pipelines.landing.batch import Batch, PreparedCommit
-from pipelines.landing.writer import BronzeWriter, compact
-from pipelines.places import Place
 
 UNCOMMITTED_COMMITS: Final = 4
 """Number of full commits buffered in memory before `BronzeSink.land` blocks its caller."""

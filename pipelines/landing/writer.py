@@ -22,14 +22,13 @@ from deltalake import (
     WriterProperties,
     write_deltalake,
 )
-
-from conf.errors import Fenced, StoreUnavailable
-from connectors.base import Resume
-from pipelines.landing.bronze_table import SCHEMA, app_id, create, last_epoch, last_landed, note_lost
-from pipelines.places import Place
-from pipelines.applying.reached import NOTHING, Reached
-from pipelines.store import emptied_commits, naming_the_store, open_table, was_overtaken
-from pipelines.upkeep.compaction import NO_HOOKS, join_files
+from silverfold.conf.errors import Fenced, StoreUnavailable
+from silverfold.connectors.base import Resume
+from silverfold.pipelines.applying.reached import NOTHING, Reached
+from silverfold.pipelines.landing.bronze_table import SCHEMA, app_id, create, last_epoch, last_landed, note_lost
+from silverfold.pipelines.places import Place
+from silverfold.pipelines.store import emptied_commits, naming_the_store, open_table, was_overtaken
+from silverfold.pipelines.upkeep.compaction import NO_HOOKS, join_files
 
 # Bodies hardly ever repeat, and nobody searches by them: no dictionary, no statistics.
 _PLAIN_BODY = {"body": ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")}
@@ -86,7 +85,7 @@ class BronzeWriter:
             silver: Source positions of silver's tables (`pipelines.applying.reached.source_positions`), which may be
                 lost here.
         """
-        from pipelines.landing.bronze import last_control, last_source_positions  # noqa: PLC0415 - pandas; few receivers need it
+        from silverfold.pipelines.landing.bronze import last_control, last_source_positions  # noqa: PLC0415 - pandas; few receivers need it
 
         return Resume(self.epoch, {**silver, **last_source_positions(self._table)}, last_control(self._place))
 

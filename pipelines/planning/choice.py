@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from pipelines.planning.rules import StreamRules
-from pipelines.planning.updates import UPDATE, Bools, Frames, Indexes, UpdateFinder, Updates
+from silverfold.pipelines.planning.rules import StreamRules
+from silverfold.pipelines.planning.updates import UPDATE, Bools, Frames, Indexes, UpdateFinder, Updates
 
 _ONE_EPOCH = 0
 

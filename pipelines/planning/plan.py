@@ -32,15 +32,14 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
-from conf.errors import DoubledPositions, PositionGap, ReplacedBronze
-from conf.model import CutLimits
-from connectors.base import Cut
-from pipelines.landing.frame_sizes import FrameSizes
-from pipelines.planning.choice import Choice, TableStream
-from pipelines.landing.ranges import is_inside
-from pipelines.planning.rules import StreamRules
-from pipelines.planning.updates import Frames, Updates, by_stream, read_frames, spans_of
+from silverfold.conf.errors import DoubledPositions, PositionGap, ReplacedBronze
+from silverfold.conf.model import CutLimits
+from silverfold.connectors.base import Cut
+from silverfold.pipelines.landing.frame_sizes import FrameSizes
+from silverfold.pipelines.landing.ranges import is_inside
+from silverfold.pipelines.planning.choice import Choice, TableStream
+from silverfold.pipelines.planning.rules import StreamRules
+from silverfold.pipelines.planning.updates import Frames, Updates, by_stream, read_frames, spans_of
 
 _EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from connectors.base import Connector, Feed
-from pipelines.applying.reached import NOTHING, Reached
+from silverfold.connectors.base import Connector, Feed
+from silverfold.pipelines.applying.reached import NOTHING, Reached
 
 
 @dataclass(frozen=True)

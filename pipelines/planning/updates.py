@@ -22,8 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from connectors.base import Boundary, Kind
+from silverfold.connectors.base import Boundary, Kind
 
 Frames: TypeAlias = npt.NDArray[np.void]
 Updates: TypeAlias = npt.NDArray[np.void]

@@ -14,11 +14,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-
-from connectors.base import Kind
-from pipelines.landing.batch import WARNING
-from pipelines.places import Place
-from pipelines.store import naming_the_store, open_table
+from silverfold.connectors.base import Kind
+from silverfold.pipelines.landing.batch import WARNING
+from silverfold.pipelines.places import Place
+from silverfold.pipelines.store import naming_the_store, open_table
 
 CLOSED = "closed"
 

@@ -12,24 +12,23 @@ from enum import StrEnum
 
 from deltalake import DeltaTable
 from pydantic import BaseModel, ConfigDict
-
-from conf.errors import PositionGap
-from conf.model import CutLimits
-from connectors.base import Connector, Feed
-from pipelines.applying.beside import EMPTIED, GONE, Beside, Part, beside_opened
-from pipelines.applying.cuts import CutRow, built_otherwise, emptied_since_whole, last_cuts, newest_note
-from pipelines.holding.quarantine_log import Hold, HoldState, quarantined
-from pipelines.landing.bronze import last_position, read_small_columns
-from pipelines.landing.bronze_table import lost_from, retained_from
-from pipelines.landing.losses import losses_of
-from pipelines.places import Place, Places
-from pipelines.planning.plan import Plan, Planner, State
-from pipelines.landing.ranges import is_inside
-from pipelines.applying.reached import NOTHING, Reached, reached, was_replaced
-from pipelines.planning.rules import StreamRules
-from pipelines.reading.connection_log import CLOSED, Mark, epoch_marks
-from pipelines.store import count_rows, is_emptied, naming_the_store, open_table
-from pipelines.upkeep.beginnings import begins_at
+from silverfold.conf.errors import PositionGap
+from silverfold.conf.model import CutLimits
+from silverfold.connectors.base import Connector, Feed
+from silverfold.pipelines.applying.beside import EMPTIED, GONE, Beside, Part, beside_opened
+from silverfold.pipelines.applying.cuts import CutRow, built_otherwise, emptied_since_whole, last_cuts, newest_note
+from silverfold.pipelines.applying.reached import NOTHING, Reached, reached, was_replaced
+from silverfold.pipelines.holding.quarantine_log import Hold, HoldState, quarantined
+from silverfold.pipelines.landing.bronze import last_position, read_small_columns
+from silverfold.pipelines.landing.bronze_table import lost_from, retained_from
+from silverfold.pipelines.landing.losses import losses_of
+from silverfold.pipelines.landing.ranges import is_inside
+from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.planning.plan import Plan, Planner, State
+from silverfold.pipelines.planning.rules import StreamRules
+from silverfold.pipelines.reading.connection_log import CLOSED, Mark, epoch_marks
+from silverfold.pipelines.store import count_rows, is_emptied, naming_the_store, open_table
+from silverfold.pipelines.upkeep.beginnings import begins_at
 
 
 class TableState(StrEnum):

@@ -36,21 +36,20 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSelector, PyFileSystem
-
-from conf.errors import PositionGap, QueryFailed
-from conf.model import CutLimits
-from connectors.base import Connector, Cut, Feed
-from pipelines.applying.beside import beside
-from pipelines.applying.cuts import CutRow, all_cuts, app_id, current_cuts, position_in
-from pipelines.holding.quarantine_log import holds
-from pipelines.landing.bronze import last_position, read_small_columns
-from pipelines.landing.bronze_table import lost_from
-from pipelines.places import Place, Places, history_of
-from pipelines.planning.plan import Planner
-from pipelines.applying.reached import Reached
-from pipelines.planning.rules import StreamRules
-from pipelines.store import naming_the_store, open_table
-from pipelines.upkeep.beginnings import history_rebuilt
+from silverfold.conf.errors import PositionGap, QueryFailed
+from silverfold.conf.model import CutLimits
+from silverfold.connectors.base import Connector, Cut, Feed
+from silverfold.pipelines.applying.beside import beside
+from silverfold.pipelines.applying.cuts import CutRow, all_cuts, app_id, current_cuts, position_in
+from silverfold.pipelines.applying.reached import Reached
+from silverfold.pipelines.holding.quarantine_log import holds
+from silverfold.pipelines.landing.bronze import last_position, read_small_columns
+from silverfold.pipelines.landing.bronze_table import lost_from
+from silverfold.pipelines.places import Place, Places, history_of
+from silverfold.pipelines.planning.plan import Planner
+from silverfold.pipelines.planning.rules import StreamRules
+from silverfold.pipelines.store import naming_the_store, open_table
+from silverfold.pipelines.upkeep.beginnings import history_rebuilt
 
 
 @dataclass(frozen=True)

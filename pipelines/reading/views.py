@@ -17,13 +17,12 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-
-from pipelines.applying.beside import Beside, beside_named
-from pipelines.places import REASONS, Place, Places, side_table_of, silver_table_of
-from pipelines.reading.time_travel import AsOf
-from pipelines.store import open_table
-from transforms.history import END, START
-from transforms.merge import PRESENT
+from silverfold.pipelines.applying.beside import Beside, beside_named
+from silverfold.pipelines.places import REASONS, Place, Places, side_table_of, silver_table_of
+from silverfold.pipelines.reading.time_travel import AsOf
+from silverfold.pipelines.store import open_table
+from silverfold.transforms.history import END, START
+from silverfold.transforms.merge import PRESENT
 
 
 @dataclass(frozen=True)

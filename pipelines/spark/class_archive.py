@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from pipelines.spark.jars import CLASS_PATH
+from silverfold.pipelines.spark.jars import CLASS_PATH
 
 JVM_OPTIONS = "spark.driver.extraJavaOptions"
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from conf.errors import SparkUnavailable
+from silverfold.conf.errors import SparkUnavailable
 
 SUPPORTED = (17, 21)
 """Major versions that both Spark 4.2 and its Arrow run on."""

@@ -12,18 +12,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
-
-from conf.errors import StoreUnavailable
-from pipelines.spark.class_archive import archive_path, making_archive, using_archive
-from pipelines.spark.jars import CLASS_PATH, jar_options
-from pipelines.spark.java import check_java
-from pipelines.spark.session import own_session, public_options, start_spark, stop_spark
-from transforms.changes import from_arrow
-from transforms.merge import AT_HAND, OP, POSITION, Recorded, append, merge
-from transforms.sql import path_table
+from silverfold.conf.errors import StoreUnavailable
+from silverfold.pipelines.spark.class_archive import archive_path, making_archive, using_archive
+from silverfold.pipelines.spark.jars import CLASS_PATH, jar_options
+from silverfold.pipelines.spark.java import check_java
+from silverfold.pipelines.spark.session import own_session, public_options, start_spark, stop_spark
+from silverfold.transforms.changes import from_arrow
+from silverfold.transforms.merge import AT_HAND, OP, POSITION, Recorded, append, merge
+from silverfold.transforms.sql import path_table
 
 if TYPE_CHECKING:
-    from conf.model import Settings
+    from silverfold.conf.model import Settings
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from conf.model import Settings
-from pipelines.spark.jars import CLASS_PATH
+from silverfold.conf.model import Settings
+from silverfold.pipelines.spark.jars import CLASS_PATH
 
 HADOOP_AWS = "org.apache.hadoop:hadoop-aws:3.5.0"
 """Maven coordinate of Hadoop's client for S3 that fits the Hadoop of the pinned pyspark. Fetched once, some 600 MB."""

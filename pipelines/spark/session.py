@@ -32,16 +32,15 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession, is_remote
-
-from conf.errors import ApplyError, SparkUnavailable
-from pipelines.spark import s3
-from pipelines.spark.class_archive import JVM_OPTIONS, archive_path, using_archive
-from pipelines.spark.jars import DELTA, jar_options
-from pipelines.spark.java import JvmOutput, check_java
-from pipelines.spark.workers import await_workers, ship_packages
+from silverfold.conf.errors import ApplyError, SparkUnavailable
+from silverfold.pipelines.spark import s3
+from silverfold.pipelines.spark.class_archive import JVM_OPTIONS, archive_path, using_archive
+from silverfold.pipelines.spark.jars import DELTA, jar_options
+from silverfold.pipelines.spark.java import JvmOutput, check_java
+from silverfold.pipelines.spark.workers import await_workers, ship_packages
 
 if TYPE_CHECKING:
-    from conf.model import Settings
+    from silverfold.conf.model import Settings
 
 EXACT = {
     "spark.sql.session.timeZone": "UTC",

@@ -16,15 +16,14 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import structlog
 from pyspark.sql import SparkSession, is_remote
-
-from conf.errors import ApplyError, SparkUnavailable
-from connectors.registry import CONNECTORS, find_connector
-from transforms.spark_errors import named_errors
+from silverfold.conf.errors import ApplyError, SparkUnavailable
+from silverfold.connectors.registry import CONNECTORS, find_connector
+from silverfold.transforms.spark_errors import named_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_HOME: Final = Path(__file__).parents[1]
+_HOME: Final = Path(__file__).parents[2]
 _PACKAGES: Final = ("conf", "transforms", "connectors", "pipelines")
 """Our packages that decoders import."""
 
@@ -47,10 +46,11 @@ def ship_packages(session: SparkSession) -> None:
         return
     packed = BytesIO()
     with ZipFile(packed, "w", ZIP_DEFLATED) as archive:
+        archive.write(_HOME / "__init__.py", f"{_HOME.name}/__init__.py")
         for package in _PACKAGES:
             for file in sorted((_HOME / package).rglob("*")):
                 if file.is_file() and file.suffix != ".pyc":
-                    archive.write(file, file.relative_to(_HOME))
+                    archive.write(file, file.relative_to(_HOME.parent))
     folder = Path(tempfile.mkdtemp(prefix="silverfold-"))  # Spark serves the file for as long as it runs
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     # a server takes one file of a name, for all its sessions

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from connectors.base import Connector, Feed
-from pipelines.applying.cuts import CutRow, all_cuts, current_cuts, position_reached
-from pipelines.landing.bronze_table import retained_from
-from pipelines.places import Places
+from silverfold.connectors.base import Connector, Feed
+from silverfold.pipelines.applying.cuts import CutRow, all_cuts, current_cuts, position_reached
+from silverfold.pipelines.landing.bronze_table import retained_from
+from silverfold.pipelines.places import Places
 
 REBUILT: Final = "rebuilt"
 """Note of the cut with which a rebuild replaces all others."""

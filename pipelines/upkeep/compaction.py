@@ -22,9 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, PostCommitHookProperties, WriterProperties
 from deltalake.exceptions import CommitFailedError
-
-from pipelines.places import Place
-from pipelines.store import naming_the_store, open_table
+from silverfold.pipelines.places import Place
+from silverfold.pipelines.store import naming_the_store, open_table
 
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """Checkpoints and clean-up cost more than a commit: `join_files` does both, separately from the commits."""

@@ -23,9 +23,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-from conf.errors import Overtaken, SparkUnavailable, StoreUnavailable
-from pipelines.places import Places
-from pipelines.spark.s3 import access_options
+from silverfold.conf.errors import Overtaken, SparkUnavailable, StoreUnavailable
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.spark.s3 import access_options
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore

@@ -12,11 +12,10 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import write_deltalake
-
-from conf.errors import StoreUnavailable
-from pipelines.places import Place
-from pipelines.store import create_table, naming_the_store, open_table, until_committed
-from pipelines.upkeep.compaction import join_files
+from silverfold.conf.errors import StoreUnavailable
+from silverfold.pipelines.places import Place
+from silverfold.pipelines.store import create_table, naming_the_store, open_table, until_committed
+from silverfold.pipelines.upkeep.compaction import join_files
 
 _COMPACT_EVERY = 100
 _FILE_BYTES = 4 << 20  # larger files are left alone, so the cost of compaction does not grow with the ledger

@@ -21,18 +21,17 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileSystem
 from pyarrow.parquet import ParquetFile
 from pyspark.sql import Row, SparkSession
-
-from conf.errors import ApplyError, StoreUnavailable
-from conf.model import Settings
-from connectors.base import Connector, Feed
-from pipelines.applying.beside import Part, beside, place_beside
-from pipelines.landing.writer import compact
-from pipelines.places import Place, Places, places_of
-from pipelines.spark.session import close_session, own_session, raising_if_ended
-from pipelines.store import files_of, naming_the_store, open_table
-from pipelines.upkeep import ledger
-from pipelines.upkeep.lease import sole_writer
-from pipelines.upkeep.retention import (
+from silverfold.conf.errors import ApplyError, StoreUnavailable
+from silverfold.conf.model import Settings
+from silverfold.connectors.base import Connector, Feed
+from silverfold.pipelines.applying.beside import Part, beside, place_beside
+from silverfold.pipelines.landing.writer import compact
+from silverfold.pipelines.places import Place, Places, places_of
+from silverfold.pipelines.spark.session import close_session, own_session, raising_if_ended
+from silverfold.pipelines.store import files_of, naming_the_store, open_table
+from silverfold.pipelines.upkeep import ledger
+from silverfold.pipelines.upkeep.lease import sole_writer
+from silverfold.pipelines.upkeep.retention import (
     Retention,
     describe,
     drop_frames,
@@ -40,8 +39,8 @@ from pipelines.upkeep.retention import (
     plan_retention,
     remove_doubles,
 )
-from transforms.spark_errors import named_errors
-from transforms.sql import path_table
+from silverfold.transforms.spark_errors import named_errors
+from silverfold.transforms.sql import path_table
 
 _Step: TypeAlias = Callable[[Place], str]
 

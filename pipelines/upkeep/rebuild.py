@@ -29,30 +29,37 @@ from functools import cached_property
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
-
-from conf.errors import ApplyError, Overtaken, PositionGap, RebuildNeeded, SchemaDrift, StoreUnavailable
-from conf.model import Settings
-from connectors.base import Connector, Feed
-from pipelines.applying.beside import Counting, Part, beside, place_beside
-from pipelines.applying.build import HOLDING_LATER, FeedBuild
-from pipelines.applying.commit_note import CommitNote
-from pipelines.applying.cuts import app_id, from_record, newest_note, position_reached, read_cuts, recorded_in, restore
-from pipelines.applying.target import session_for
-from pipelines.holding.quarantine import resolution_by_rebuild
-from pipelines.holding.quarantine_log import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
-from pipelines.landing.bronze import last_position
-from pipelines.landing.bronze_table import lost_from, retained_from
-from pipelines.landing.losses import losses_of
-from pipelines.places import Place, Places, SidePlaces, places_of
-from pipelines.applying.reached import is_on_other_bronze
-from pipelines.applying.reached import reached as reached_by
-from pipelines.spark.session import close_session
-from pipelines.store import open_table
-from pipelines.upkeep.beginnings import HISTORY_BEGINS, REBUILT, begins_at, history_begins_at
-from pipelines.upkeep.lease import sole_writer
-from pipelines.upkeep.remove_tree import remove_tree, remove_unused, set_damaged_log_aside
-from pipelines.upkeep.swap import Live, TableMoved, replace_beside, swap_in
-from transforms.spark_errors import named_errors
+from silverfold.conf.errors import ApplyError, Overtaken, PositionGap, RebuildNeeded, SchemaDrift, StoreUnavailable
+from silverfold.conf.model import Settings
+from silverfold.connectors.base import Connector, Feed
+from silverfold.pipelines.applying.beside import Counting, Part, beside, place_beside
+from silverfold.pipelines.applying.build import HOLDING_LATER, FeedBuild
+from silverfold.pipelines.applying.commit_note import CommitNote
+from silverfold.pipelines.applying.cuts import (
+    app_id,
+    from_record,
+    newest_note,
+    position_reached,
+    read_cuts,
+    recorded_in,
+    restore,
+)
+from silverfold.pipelines.applying.reached import is_on_other_bronze
+from silverfold.pipelines.applying.reached import reached as reached_by
+from silverfold.pipelines.applying.target import session_for
+from silverfold.pipelines.holding.quarantine import resolution_by_rebuild
+from silverfold.pipelines.holding.quarantine_log import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
+from silverfold.pipelines.landing.bronze import last_position
+from silverfold.pipelines.landing.bronze_table import lost_from, retained_from
+from silverfold.pipelines.landing.losses import losses_of
+from silverfold.pipelines.places import Place, Places, SidePlaces, places_of
+from silverfold.pipelines.spark.session import close_session
+from silverfold.pipelines.store import open_table
+from silverfold.pipelines.upkeep.beginnings import HISTORY_BEGINS, REBUILT, begins_at, history_begins_at
+from silverfold.pipelines.upkeep.lease import sole_writer
+from silverfold.pipelines.upkeep.remove_tree import remove_tree, remove_unused, set_damaged_log_aside
+from silverfold.pipelines.upkeep.swap import Live, TableMoved, replace_beside, swap_in
+from silverfold.transforms.spark_errors import named_errors
 
 _ATTEMPTS = 5
 """Number of attempts while other builds keep changing the table."""

@@ -7,9 +7,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from pyarrow import fs
-
-from pipelines.places import Place
-from pipelines.store import files_of, is_damaged, naming_the_store, open_table
+from silverfold.pipelines.places import Place
+from silverfold.pipelines.store import files_of, is_damaged, naming_the_store, open_table
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
 

@@ -28,17 +28,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-
-from connectors.base import Boundary, Connector, Feed, Kind
-from pipelines.applying.cuts import last_cuts
-from pipelines.landing.bronze import read_small_columns
-from pipelines.landing.bronze_table import SCHEMA, lost_from, retained_from, retention_id
-from pipelines.places import Place, Places
-from pipelines.applying.reached import all_reached, is_on_other_bronze
-from pipelines.planning.rules import StreamRules
-from pipelines.planning.updates import UPDATE, Frames, UpdateFinder, Updates, by_stream, read_frames
-from pipelines.store import open_table, until_committed
-from pipelines.upkeep.compaction import claim
+from silverfold.connectors.base import Boundary, Connector, Feed, Kind
+from silverfold.pipelines.applying.cuts import last_cuts
+from silverfold.pipelines.applying.reached import all_reached, is_on_other_bronze
+from silverfold.pipelines.landing.bronze import read_small_columns
+from silverfold.pipelines.landing.bronze_table import SCHEMA, lost_from, retained_from, retention_id
+from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.planning.rules import StreamRules
+from silverfold.pipelines.planning.updates import UPDATE, Frames, UpdateFinder, Updates, by_stream, read_frames
+from silverfold.pipelines.store import open_table, until_committed
+from silverfold.pipelines.upkeep.compaction import claim
 
 _APPEND_ONLY = "delta.appendOnly"
 

@@ -18,15 +18,14 @@ from typing import NamedTuple
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
-
-from conf.errors import ApplyError, Overtaken
-from pipelines.applying.beside import was_written_on
-from pipelines.applying.commit_note import CommitNote
-from pipelines.applying.cuts import from_commit, from_record, recorded_in, to_record
-from pipelines.places import Place
-from pipelines.store import naming_the_store, open_table
-from transforms.merge import allow_columns, overwrite, plainly_typed, table_properties
-from transforms.spark_errors import named_errors
+from silverfold.conf.errors import ApplyError, Overtaken
+from silverfold.pipelines.applying.beside import was_written_on
+from silverfold.pipelines.applying.commit_note import CommitNote
+from silverfold.pipelines.applying.cuts import from_commit, from_record, recorded_in, to_record
+from silverfold.pipelines.places import Place
+from silverfold.pipelines.store import naming_the_store, open_table
+from silverfold.transforms.merge import allow_columns, overwrite, plainly_typed, table_properties
+from silverfold.transforms.spark_errors import named_errors
 
 _RECENT_COMMITS = 20
 """Number of commits to search for our own: only maintenance and other builders can have committed since."""

@@ -9,13 +9,12 @@ from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from conf.errors import DoubledPositions, PositionGap
-from connectors.base import Boundary, Kind
-from pipelines.landing.bronze import read_small_columns, read_stream
-from pipelines.landing.bronze_table import retained_from
-from pipelines.places import Place
-from pipelines.landing.ranges import Range, is_inside
+from silverfold.conf.errors import DoubledPositions, PositionGap
+from silverfold.connectors.base import Boundary, Kind
+from silverfold.pipelines.landing.bronze import read_small_columns, read_stream
+from silverfold.pipelines.landing.bronze_table import retained_from
+from silverfold.pipelines.landing.ranges import Range, is_inside
+from silverfold.pipelines.places import Place
 
 Body: TypeAlias = tuple[int, bytes]
 """Position and body of a frame."""

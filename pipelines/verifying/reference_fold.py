@@ -19,15 +19,14 @@ from functools import cached_property
 from typing import Any, Self
 
 import pyarrow as pa
-
-from conf.model import Table
-from conf.names import folded
-from connectors.base import Connector, ControlFrame, Feed, Kind, ReferenceChange, ReferenceReader, TableKind
-from connectors.common.key_span import EVERY_KEY, KeySpan
-from pipelines.landing.bronze import read_frames
-from pipelines.landing.losses import Losses
-from pipelines.places import Place
-from pipelines.verifying.landed_updates import (
+from silverfold.conf.model import Table
+from silverfold.conf.names import folded
+from silverfold.connectors.base import Connector, ControlFrame, Feed, Kind, ReferenceChange, ReferenceReader, TableKind
+from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
+from silverfold.pipelines.landing.bronze import read_frames
+from silverfold.pipelines.landing.losses import Losses
+from silverfold.pipelines.places import Place
+from silverfold.pipelines.verifying.landed_updates import (
     Body,
     LandedUpdate,
     LandedUpdates,
@@ -35,7 +34,7 @@ from pipelines.verifying.landed_updates import (
     landed_updates,
     last_state,
 )
-from pipelines.verifying.table_fold import LogFold, Row, TableFold
+from silverfold.pipelines.verifying.table_fold import LogFold, Row, TableFold
 
 LOG_KEYS = ("_position", "_row_key", "_op", "_last_row_key")
 """Columns that identify a row of a changelog."""

@@ -28,14 +28,13 @@ from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
-
-from conf.errors import ProtocolError, WireError
-from connectors.base import Connector, ReferenceChange
-from connectors.common.key_span import EVERY_KEY, Key, KeySpan
-from pipelines.verifying.compare import same
-from pipelines.verifying.landed_updates import LandedUpdate, in_order_of_effect
-from pipelines.verifying.reference_fold import Expected, LandedContext, LandedTable, in_sequence
-from pipelines.verifying.table_fold import Row, TableFold
+from silverfold.conf.errors import ProtocolError, WireError
+from silverfold.connectors.base import Connector, ReferenceChange
+from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan
+from silverfold.pipelines.verifying.compare import same
+from silverfold.pipelines.verifying.landed_updates import LandedUpdate, in_order_of_effect
+from silverfold.pipelines.verifying.reference_fold import Expected, LandedContext, LandedTable, in_sequence
+from silverfold.pipelines.verifying.table_fold import Row, TableFold
 
 START: Final = "__START_AT"
 END: Final = "__END_AT"

@@ -11,12 +11,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
-
-from conf.names import folded
-from connectors.common.key_span import EVERY_KEY, Key, KeySpan, spans
-from pipelines.applying.beside import beside
-from pipelines.places import REASONS, UNEXPLAINED, Place, Places
-from pipelines.store import naming_the_store
+from silverfold.conf.names import folded
+from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan, spans
+from silverfold.pipelines.applying.beside import beside
+from silverfold.pipelines.places import REASONS, UNEXPLAINED, Place, Places
+from silverfold.pipelines.store import naming_the_store
 
 
 def read_side_table(places: Places, feed: str, table: str, version: int | None = None) -> pa.Table | None:

@@ -23,24 +23,23 @@ from typing import Any, Final, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
-
-from conf.errors import PositionGap, ProtocolError, WireError
-from conf.names import folded
-from connectors.base import Connector, Feed, TableKind
-from connectors.common.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
-from pipelines.applying.beside import beside, beside_opened
-from pipelines.applying.cuts import app_id, built_otherwise, last_cuts, newest_note, position_in
-from pipelines.holding.quarantine_log import PASSED_OVER, HoldState, quarantined
-from pipelines.landing.bronze import CARRYING, read_small_columns
-from pipelines.landing.losses import Losses, losses_of
-from pipelines.places import Places, history_of
-from pipelines.landing.ranges import Range, format_ranges, is_inside
-from pipelines.store import open_table
-from pipelines.upkeep.beginnings import begins_at, history_begins_at
-from pipelines.verifying.compare import Comparison, as_stored, compare, shown
-from pipelines.verifying.reference_fold import BronzeFold, Expected, LandedTable, fold_bronze
-from pipelines.verifying.reference_history import HistoryFold, fold_history
-from pipelines.verifying.silver_rows import SilverRows, failing_rows, without_reasons
+from silverfold.conf.errors import PositionGap, ProtocolError, WireError
+from silverfold.conf.names import folded
+from silverfold.connectors.base import Connector, Feed, TableKind
+from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
+from silverfold.pipelines.applying.beside import beside, beside_opened
+from silverfold.pipelines.applying.cuts import app_id, built_otherwise, last_cuts, newest_note, position_in
+from silverfold.pipelines.holding.quarantine_log import PASSED_OVER, HoldState, quarantined
+from silverfold.pipelines.landing.bronze import CARRYING, read_small_columns
+from silverfold.pipelines.landing.losses import Losses, losses_of
+from silverfold.pipelines.landing.ranges import Range, format_ranges, is_inside
+from silverfold.pipelines.places import Places, history_of
+from silverfold.pipelines.store import open_table
+from silverfold.pipelines.upkeep.beginnings import begins_at, history_begins_at
+from silverfold.pipelines.verifying.compare import Comparison, as_stored, compare, shown
+from silverfold.pipelines.verifying.reference_fold import BronzeFold, Expected, LandedTable, fold_bronze
+from silverfold.pipelines.verifying.reference_history import HistoryFold, fold_history
+from silverfold.pipelines.verifying.silver_rows import SilverRows, failing_rows, without_reasons
 
 ROWS_AT_ONCE: Final = 500_000
 """Rows of a table held in memory at a time, as well as the expected ones: one to two kilobytes each."""

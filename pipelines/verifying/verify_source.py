@@ -21,13 +21,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from connectors.base import Connector, Feed, ReferenceChange
-from pipelines.applying.cuts import built_otherwise
-from pipelines.places import Place, Places
-from pipelines.store import open_table
-from pipelines.verifying.reference_fold import Expected
-from pipelines.verifying.table_fold import Row, TableFold
-from pipelines.verifying.verify import Silver, TableVerification, Verdict, compare_table, read_silver, unknown
+from silverfold.connectors.base import Connector, Feed, ReferenceChange
+from silverfold.pipelines.applying.cuts import built_otherwise
+from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.store import open_table
+from silverfold.pipelines.verifying.reference_fold import Expected
+from silverfold.pipelines.verifying.table_fold import Row, TableFold
+from silverfold.pipelines.verifying.verify import (
+    Silver,
+    TableVerification,
+    Verdict,
+    compare_table,
+    read_silver,
+    unknown,
+)
 
 _WAIT = 0.25
 """Seconds between reads of silver."""

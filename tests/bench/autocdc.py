@@ -14,12 +14,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from silverfold.pipelines.spark.session import own_session, start_spark
+from silverfold.transforms.autocdc.apply import apply_changes
+from silverfold.transforms.merge import Recorded
+from silverfold.transforms.sql import path_table
 
-from pipelines.spark.session import own_session, start_spark
 from tests.bench.silver import COLUMNS, report, settings_at, timed
-from transforms.autocdc.apply import apply_changes
-from transforms.merge import Recorded
-from transforms.sql import path_table
 
 KINDS: dict[str, dict[str, Any]] = {
     "type 1": {"stored_as_scd_type": 1},

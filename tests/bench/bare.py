@@ -13,10 +13,10 @@ from typing import Self
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from silverfold.pipelines.spark.session import own_session
+from silverfold.transforms.sql import path_table
 
-from pipelines.spark.session import own_session
 from tests.bench.silver import timed
-from transforms.sql import path_table
 
 
 @dataclass

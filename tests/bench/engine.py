@@ -28,21 +28,21 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from silverfold.connectors.base import NO_STATISTICS, Cut, Decoder, Feed
+from silverfold.connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
+from silverfold.pipelines.applying import fold_cut as folding
+from silverfold.pipelines.applying.cuts import app_id, to_record
+from silverfold.pipelines.applying.silver import SilverTable
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.spark.session import start_spark
+from silverfold.transforms.changes import compute_all
+from silverfold.transforms.consistency import op_code
+from silverfold.transforms.fold import fold
+from silverfold.transforms.merge import Recorded, replace
+from silverfold.transforms.sql import path_table
 
-from connectors.base import NO_STATISTICS, Cut, Decoder, Feed
-from connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
-from pipelines.applying import fold_cut as folding
-from pipelines.applying.cuts import app_id, to_record
-from pipelines.applying.silver import SilverTable
-from pipelines.places import Places
-from pipelines.spark.session import start_spark
 from tests.bench.silver import report, settings_at, timed
 from tests.support.told import ToldConnector, ToldDecoder, ToldOptions, ToldTable
-from transforms.changes import compute_all
-from transforms.consistency import op_code
-from transforms.fold import fold
-from transforms.merge import Recorded, replace
-from transforms.sql import path_table
 
 COLUMNS = [f"c{i}" for i in range(10)]
 KEY = T.StructType().add("k", T.LongType())

@@ -27,27 +27,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import structlog
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-
-from conf.model import Commit
-from connectors.base import Boundary, Feed, Frame, Kind, Resume
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.protocol.columns.encode import encode_column
-from connectors.deephaven.protocol.control import (
+from silverfold.conf.model import Commit
+from silverfold.connectors.base import Boundary, Feed, Frame, Kind, Resume
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.deephaven.protocol.columns.encode import encode_column
+from silverfold.connectors.deephaven.protocol.control import (
     encode_begin,
     encode_connection_response,
     encode_end,
     encode_subscribe_response,
 )
-from connectors.deephaven.protocol.frames import frame
-from connectors.deephaven.protocol.schemas import load_roles
-from connectors.deephaven.protocol.types import TYPES
-from connectors.deephaven.receiver.receiver import DeephavenReceiver
-from jobs.receive import collect_rarely
-from pipelines.landing.batch import FRAME_BYTES, Batch
-from pipelines.landing.bronze_table import SCHEMA
-from pipelines.landing.sink import BronzeSink
-from pipelines.landing.writer import BronzeWriter
-from pipelines.places import Place
+from silverfold.connectors.deephaven.protocol.frames import frame
+from silverfold.connectors.deephaven.protocol.schemas import load_roles
+from silverfold.connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.deephaven.receiver.receiver import DeephavenReceiver
+from silverfold.jobs.receive import collect_rarely
+from silverfold.pipelines.landing.batch import FRAME_BYTES, Batch
+from silverfold.pipelines.landing.bronze_table import SCHEMA
+from silverfold.pipelines.landing.sink import BronzeSink
+from silverfold.pipelines.landing.writer import BronzeWriter
+from silverfold.pipelines.places import Place
 
 LONG = TYPES["Long"]
 BUFFER = 65_536

@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from silverfold.connectors.base import Boundary
+from silverfold.pipelines.applying.cuts import app_id
+from silverfold.pipelines.landing.bronze import read_small_columns
+from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.spark.session import start_spark, stop_spark
 
-from connectors.base import Boundary
-from pipelines.applying.cuts import app_id
-from pipelines.landing.bronze import read_small_columns
-from pipelines.places import Place, Places
-from pipelines.spark.session import start_spark, stop_spark
 from tests.bench.bare import BareMerge
 from tests.bench.silver import COLUMNS, settings_at
 
@@ -48,7 +48,7 @@ BARE_RUNS = 16
 AIMS = {1: 1.5, 2: 3.0}
 """Seconds of the median, by tables at once."""
 
-_CLI = (sys.executable, "-m", "jobs.cli")
+_CLI = (sys.executable, "-m", "silverfold.jobs.cli")
 
 
 def measured(folder: Path, rows: int, tables: int, seconds: float) -> None:

@@ -18,16 +18,16 @@ from typing import Any
 
 import numpy as np
 from pyspark.sql import SparkSession
+from silverfold.conf.model import Settings
+from silverfold.connectors.base import Feed, Kind
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.jobs.build import run
+from silverfold.jobs.common.logs import start_logs
+from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.spark.session import start_spark
 
-from conf.model import Settings
-from connectors.base import Feed, Kind
-from connectors.deephaven.connector import CONNECTOR
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from jobs.build import run
-from jobs.common.logs import start_logs
-from pipelines.applying.build import FeedBuild
-from pipelines.places import Places
-from pipelines.spark.session import start_spark
 from tests.bench.silver import COLUMNS, report, send_columns, settings_at, timed
 from tests.support.landed_history import LandedHistory
 

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from silverfold.connectors.base import Kind
+from silverfold.pipelines.places import Places
 
-from connectors.base import Kind
-from pipelines.places import Places
 from tests.bench.live import FEED, write_conf
 from tests.bench.silver import COLUMNS, land_snapshot, report, send_columns, timed
 
@@ -64,7 +64,7 @@ def measured(folder: Path, rows: int, changes: int, runs: int) -> None:
     silver, copy = places.silver(FEED, "t").url, str(folder / "copy")
 
     def build() -> float:
-        return ran("-m", "jobs.cli", "--conf", str(conf), "build", FEED, "--once")
+        return ran("-m", "silverfold.jobs.cli", "--conf", str(conf), "build", FEED, "--once")
 
     def small_cut(run: int) -> tuple[float, float]:
         keys, net = np.sort(rng.choice(rows, changes, replace=False)), f"{folder}/net{run}.parquet"

@@ -21,15 +21,15 @@ from typing import Any
 
 import numpy as np
 from pyspark.sql import SparkSession
+from silverfold.conf.load import load_settings
+from silverfold.conf.model import Settings
+from silverfold.connectors.base import Feed, Kind
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.pipelines.applying.build import FeedBuild, Step
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.spark.session import start_spark
 
-from conf.load import load_settings
-from conf.model import Settings
-from connectors.base import Feed, Kind
-from connectors.deephaven.connector import CONNECTOR
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from pipelines.applying.build import FeedBuild, Step
-from pipelines.places import Places
-from pipelines.spark.session import start_spark
 from tests.support.landed_history import LandedHistory
 
 COLUMNS = {f"c{i}": "Long" for i in range(10)}

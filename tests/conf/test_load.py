@@ -2,10 +2,9 @@ import os
 from pathlib import Path
 
 import pytest
-
-from conf.errors import ConfigError
-from conf.load import load_settings
-from conf.model import Build, CutLimits
+from silverfold.conf.errors import ConfigError
+from silverfold.conf.load import load_settings
+from silverfold.conf.model import Build, CutLimits
 
 FEED = """
 connector = "deephaven"

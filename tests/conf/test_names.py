@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from conf.names import folded
+from silverfold.conf.names import folded
 
 
 @pytest.mark.parametrize(

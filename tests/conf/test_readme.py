@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
-
-from conf.model import FeedSettings, Settings, Table
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.sbe.options import SbeOptions, SbeTable
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+from silverfold.conf.model import FeedSettings, Settings, Table
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.sbe.options import SbeOptions, SbeTable
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 
 README = (Path(__file__).parents[2] / "conf" / "README.md").read_text(encoding="utf-8")
 

@@ -1,11 +1,10 @@
 import os
 
 import pytest
-
-from conf.errors import ConfigError
-from conf.model import Strict
-from conf.secrets import Secret, revealed
-from conf.validate import validated
+from silverfold.conf.errors import ConfigError
+from silverfold.conf.model import Strict
+from silverfold.conf.secrets import Secret, revealed
+from silverfold.conf.validate import validated
 
 
 class Login(Strict):

@@ -3,10 +3,9 @@ from typing import Literal
 
 import pytest
 from pydantic import Field, model_validator
-
-from conf.errors import ConfigError
-from conf.model import Strict
-from conf.validate import together, validated
+from silverfold.conf.errors import ConfigError
+from silverfold.conf.model import Strict
+from silverfold.conf.validate import together, validated
 
 
 class Mode(StrEnum):

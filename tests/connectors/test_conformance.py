@@ -11,10 +11,9 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
-
-from conf.model import Strict, Table
-from connectors.base import Connector
-from connectors.registry import CONNECTORS, find_connector
+from silverfold.conf.model import Strict, Table
+from silverfold.connectors.base import Connector
+from silverfold.connectors.registry import CONNECTORS, find_connector
 
 PURE = ("messages", "protocol")
 PARTS = ("PROTOCOL.md", "__init__.py", *(f"{name}.py" for name in PURE), "receiver.py", "decode.py", "server.py")

@@ -4,11 +4,11 @@ import subprocess
 import sys
 
 import pytest
+from silverfold.conf.errors import ConfigError
+from silverfold.conf.load import load_settings
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.registry import CONNECTORS, find_connector, open_feed
 
-from conf.errors import ConfigError
-from conf.load import load_settings
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.registry import CONNECTORS, find_connector, open_feed
 from tests.support.told import ToldConnector
 
 MARKET = """
@@ -141,10 +141,10 @@ def test_settings_of_a_table_that_do_not_fit_together_are_told(settings, lines, 
 def test_a_source_with_an_order_of_its_own_keeps_no_history_of_tables_with_snapshots(settings, monkeypatch):
     text = MARKET + "stored_as_scd_type = 2"
     allowed = "1: the order of its changes does not say where a snapshot belongs"
-    monkeypatch.setattr("connectors.registry.find_connector", lambda _: ToldConnector(source_ordered=True))
+    monkeypatch.setattr("silverfold.connectors.registry.find_connector", lambda _: ToldConnector(source_ordered=True))
     assert mistakes(settings(text)) == [("tables.quotes.stored_as_scd_type", 2, allowed)]
     monkeypatch.setattr(
-        "connectors.registry.find_connector", lambda _: ToldConnector(snapshots=False, source_ordered=True)
+        "silverfold.connectors.registry.find_connector", lambda _: ToldConnector(snapshots=False, source_ordered=True)
     )
     _, feed = open_feed("market", settings(text))
     assert feed.tables["quotes"].keeps_history
@@ -158,9 +158,9 @@ def test_each_connector_is_found_by_its_name(name):
 def test_the_registry_loads_no_connector_and_a_connector_no_spark():
     program = """
 import sys
-import connectors.registry
-assert not [name for name in sys.modules if name.startswith("connectors.deephaven")]
-connectors.registry.find_connector("deephaven")
+import silverfold.connectors.registry
+assert not [name for name in sys.modules if name.startswith("silverfold.connectors.deephaven")]
+silverfold.connectors.registry.find_connector("deephaven")
 print([name for name in ("pyspark", "pandas") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)

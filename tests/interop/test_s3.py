@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from pyarrow.fs import FileSelector
+from silverfold.connectors.sqlitecloud_webhooks.receiver.landing import Landing
+from silverfold.pipelines.landing.batch import Batch
+from silverfold.pipelines.landing.writer import BronzeWriter
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.store import files_of, open_table
+from silverfold.pipelines.upkeep.remove_tree import set_damaged_log_aside
 
-from connectors.sqlitecloud_webhooks.receiver.landing import Landing
-from pipelines.landing.batch import Batch
-from pipelines.landing.writer import BronzeWriter
-from pipelines.places import Places
-from pipelines.store import files_of, open_table
-from pipelines.upkeep.remove_tree import set_damaged_log_aside
 from tests.support.waiting import tries
 from tests.support.webhooks import FEED, free_port, webhook
 
@@ -88,7 +88,7 @@ def configure(folder: Path, store: str) -> None:
 
 def command(folder: Path, *words: str) -> subprocess.Popen[str]:
     environment = {**os.environ, "LAKE_SECRET": "sesame", "PYSPARK_PYTHON": sys.executable}
-    line = [sys.executable, "-m", "jobs.cli", "--conf", str(folder), *words]
+    line = [sys.executable, "-m", "silverfold.jobs.cli", "--conf", str(folder), *words]
     return subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -10,24 +10,24 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+import silverfold.pipelines.applying.build
+import silverfold.pipelines.spark.session
 import typer
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
+from silverfold.conf.errors import ExpectationFailed
+from silverfold.conf.load import load_settings
+from silverfold.conf.model import Build
+from silverfold.connectors.base import Kind
+from silverfold.jobs import cli
+from silverfold.jobs.build import run
+from silverfold.jobs.common.context import Invocation
+from silverfold.pipelines.applying.build import Step
+from silverfold.pipelines.applying.cuts import record
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.upkeep.remove_tree import remove_tree
 from structlog.testing import capture_logs
 
-import pipelines.applying.build
-import pipelines.spark.session
-from conf.errors import ExpectationFailed
-from conf.load import load_settings
-from conf.model import Build
-from connectors.base import Kind
-from jobs import cli
-from jobs.build import run
-from jobs.common.context import Invocation
-from pipelines.applying.build import Step
-from pipelines.applying.cuts import record
-from pipelines.places import Places
-from pipelines.upkeep.remove_tree import remove_tree
 from tests.pipelines.applying.test_cuts import CUT
 from tests.support.landed_history import LandedHistory
 
@@ -70,7 +70,7 @@ def test_a_build_with_nothing_to_do_starts_no_spark(
         raise AssertionError("there is nothing to apply")
 
     monkeypatch.setenv("SILVERFOLD__WAREHOUSE", str(conf / "lake"))
-    monkeypatch.setattr(pipelines.spark.session, "start_spark", start)
+    monkeypatch.setattr(silverfold.pipelines.spark.session, "start_spark", start)
     history = LandedHistory({"quotes": {"Sym": "String"}})
     history.connect()
     history.begin("quotes", Kind.SNAPSHOT)  # it has not come whole
@@ -114,9 +114,9 @@ def test_a_cut_that_is_not_small_starts_spark_before_anything_else(conf: Path, m
     history.connect()
     history.snapshot("quotes", {1: {"Qty": 1}})
     history.land(places.bronze("market"), "market")
-    monkeypatch.setattr("pipelines.applying.silver.read_cut", lambda *_: None)
+    monkeypatch.setattr("silverfold.pipelines.applying.silver.read_cut", lambda *_: None)
     connector, feed = Invocation(conf_dir=conf, env="local").feed("market", load_settings(conf, "local", {}))
-    building = pipelines.applying.build.FeedBuild(
+    building = silverfold.pipelines.applying.build.FeedBuild(
         start, load_settings(conf, "local", {}), connector, feed, places=places
     )
     building.refresh()

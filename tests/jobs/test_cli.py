@@ -8,8 +8,7 @@ from importlib.util import find_spec
 
 import pytest
 import typer
-
-from conf.errors import (
+from silverfold.conf.errors import (
     ConfigError,
     Fenced,
     PositionGap,
@@ -19,11 +18,11 @@ from conf.errors import (
     SparkUnavailable,
     StoreUnavailable,
 )
-from jobs import cli
-from jobs.cli import JOBS, exit_code
+from silverfold.jobs import cli
+from silverfold.jobs.cli import JOBS, exit_code
 
 
-def silverfold(*arguments: str, program: tuple[str, ...] = ("-m", "jobs.cli"), **environ: str):
+def silverfold(*arguments: str, program: tuple[str, ...] = ("-m", "silverfold.jobs.cli"), **environ: str):
     return subprocess.run(
         [sys.executable, *program, *arguments],
         env={**os.environ, "COLUMNS": "120", **environ},
@@ -70,7 +69,10 @@ def test_each_job_is_a_module_that_runs_by_itself(name):
 
 def test_help_lists_every_command_and_loads_none():
     done = silverfold(
-        program=("-c", "import sys, jobs.cli\ntry: jobs.cli.main(['--help'])\nfinally: print(*sys.modules)"),
+        program=(
+            "-c",
+            "import sys, silverfold.jobs.cli\ntry: silverfold.jobs.cli.main(['--help'])\nfinally: print(*sys.modules)",
+        ),
     )
     shown, loaded = done.stdout.rsplit("\n", 2)[0], set(done.stdout.split())
     assert all(f" {name} " in shown for name in JOBS)
@@ -79,9 +81,9 @@ def test_help_lists_every_command_and_loads_none():
 
 def test_commands_load_spark_only_when_they_need_it():
     program = """
-import sys, jobs.cli
+import sys, silverfold.jobs.cli
 for name in ("receive", "status", "simulate", "sql"):
-    try: jobs.cli.main([name, "--help"])
+    try: silverfold.jobs.cli.main([name, "--help"])
     except SystemExit: print("", name, "pyspark" in sys.modules)
 """
     shown = silverfold(program=("-c", program)).stdout.splitlines()
@@ -109,7 +111,7 @@ def test_a_command_that_does_not_exist_is_answered_with_the_nearest(capsys):
 
 def test_a_job_runs_as_a_module_with_the_same_options(tmp_path):
     (tmp_path / "settings.toml").touch()
-    done = silverfold("--conf", str(tmp_path), "--env=local", "check", program=("-m", "jobs.config"))
+    done = silverfold("--conf", str(tmp_path), "--env=local", "check", program=("-m", "silverfold.jobs.config"))
     assert done.stdout == "0 feeds, warehouse warehouse: no mistakes\n"
     assert done.returncode == 0
 
@@ -118,7 +120,7 @@ def test_a_bug_is_not_taken_for_an_answer(monkeypatch, capsys):
     def broken(*_: object) -> None:
         raise ZeroDivisionError("here")
 
-    monkeypatch.setattr("jobs.common.context.Invocation.feeds", broken)
+    monkeypatch.setattr("silverfold.jobs.common.context.Invocation.feeds", broken)
     assert exits(["config", "check"]) == 70
     assert "ZeroDivisionError: here" in capsys.readouterr().err
 
@@ -127,8 +129,8 @@ def test_a_spark_that_has_ended_is_no_bug(monkeypatch, capsys):
     def broken(*_: object) -> None:
         raise ConnectionRefusedError
 
-    monkeypatch.setattr("jobs.common.context.Invocation.feeds", broken)
-    monkeypatch.setattr("pipelines.spark.session.has_ended", lambda: True)
+    monkeypatch.setattr("silverfold.jobs.common.context.Invocation.feeds", broken)
+    monkeypatch.setattr("silverfold.pipelines.spark.session.has_ended", lambda: True)
     assert exits(["config", "check"]) == 3
     said = "silverfold: Spark has ended before its work was done. Start again: what was not committed is done anew\n"
     assert capsys.readouterr().err == said
@@ -147,7 +149,7 @@ def test_a_spark_that_has_ended_is_no_bug(monkeypatch, capsys):
     ],
 )
 def test_output_that_cannot_be_written_is_no_bug(words, redirected, code):
-    line = f"{sys.executable} -m jobs.cli {words} {redirected}"
+    line = f"{sys.executable} -m silverfold.jobs.cli {words} {redirected}"
     done = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "Traceback" in done.stderr) == (code, False)
 
@@ -156,7 +158,7 @@ def test_an_interrupt_ends_without_a_traceback(monkeypatch, capsys):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("jobs.common.context.Invocation.feeds", interrupted)
+    monkeypatch.setattr("silverfold.jobs.common.context.Invocation.feeds", interrupted)
     assert exits(["config", "check"]) == 130
     assert capsys.readouterr() == ("", "")
 

@@ -3,10 +3,10 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+import silverfold.pipelines.upkeep.lease
+from silverfold.connectors.base import Frame, Kind
+from silverfold.jobs.cli import main
 
-import pipelines.upkeep.lease
-from connectors.base import Frame, Kind
-from jobs.cli import main
 from tests.support.sbe_feed import SbeFeed
 
 EVOLUTION = Path(__file__).parents[1] / "golden" / "sbe" / "evolution"
@@ -170,7 +170,7 @@ def test_a_warehouse_on_s3_without_leases_is_spoken_of(capsys, tmp_path, monkeyp
 
 def test_what_leases_need_is_asked_for(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("SILVERFOLD__WAREHOUSE", "s3://lake/w")
-    monkeypatch.setattr(pipelines.upkeep.lease, "find_spec", lambda _name: None)
+    monkeypatch.setattr(silverfold.pipelines.upkeep.lease, "find_spec", lambda _name: None)
     code, _, err = check(capsys, tmp_path, market=GOOD)
     assert (code, "install silverfold[s3]" in err) == (3, True)
 
@@ -215,7 +215,7 @@ def test_an_sbe_schema_that_is_wrong_is_told_with_all_its_errors(capsys, tmp_pat
 
 
 def test_a_message_without_elements_is_no_table(capsys, tmp_path):
-    xml = (files("connectors.sbe") / "market.xml").read_text(encoding="utf-8")
+    xml = (files("silverfold.connectors.sbe") / "market.xml").read_text(encoding="utf-8")
     (tmp_path / "own.xml").write_text(
         xml.replace("</sbe:message>", '</sbe:message><sbe:message name="Ping" id="9"/>', 1)
     )

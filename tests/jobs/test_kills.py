@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
+from silverfold.jobs import cli
+from silverfold.pipelines.applying.cuts import read_cuts
+from silverfold.pipelines.landing.bronze_table import retained_from
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.store import open_table
 
-from jobs import cli
-from pipelines.applying.cuts import read_cuts
-from pipelines.landing.bronze_table import retained_from
-from pipelines.places import Places
-from pipelines.store import open_table
 from tests.support.landed_history import LandedHistory
 
 pytestmark = pytest.mark.xdist_group("kills")
@@ -145,15 +145,15 @@ def test_a_build_killed_at_step_after_step_ends_as_one_that_never_was(
     market.epoch(0, 1, 2, 3)  # positions 0 to 2; 3 to 5; 6 to 8, 9 to 11, 12 to 14
     shown, left_over = [], []
     for kill in [
-        Kill("pipelines.applying.build:reached", "after"),
-        Kill("pipelines.applying.silver:SilverTable.survey", "decoding"),
-        Kill("pipelines.applying.write:merge", "before"),
-        Kill("pipelines.applying.build:record", "before"),
-        Kill("pipelines.applying.build:record", "after"),
+        Kill("silverfold.pipelines.applying.build:reached", "after"),
+        Kill("silverfold.pipelines.applying.silver:SilverTable.survey", "decoding"),
+        Kill("silverfold.pipelines.applying.write:merge", "before"),
+        Kill("silverfold.pipelines.applying.build:record", "before"),
+        Kill("silverfold.pipelines.applying.build:record", "after"),
     ]:
         left_over.append(market.killed(kill, "build", "market", remote=remote))
         shown.append(market.rows())
-    while_writing = market.killed(Kill("pipelines.applying.write:merge", "during"), "build", "market")
+    while_writing = market.killed(Kill("silverfold.pipelines.applying.write:merge", "during"), "build", "market")
     shown.append(market.rows())
 
     assert market.run("build", "market") == 0
@@ -179,9 +179,13 @@ def test_maintenance_killed_while_it_writes_leaves_a_table_that_verifies_and_is_
     market.epoch(2, 3, 4)
     assert market.run("build", "market") == 0
     before, version = market.rows(), DeltaTable(str(market.silver)).version()
-    market.killed(Kill("pipelines.upkeep.retention:write_deltalake", "after"), "maintain", "market", remote=remote)
+    market.killed(
+        Kill("silverfold.pipelines.upkeep.retention:write_deltalake", "after"), "maintain", "market", remote=remote
+    )
     verified = [market.run("verify", "market")]
-    left_over = market.killed(Kill("pipelines.upkeep.maintain:Maintenance._optimize", "during"), "maintain", "market")
+    left_over = market.killed(
+        Kill("silverfold.pipelines.upkeep.maintain:Maintenance._optimize", "during"), "maintain", "market"
+    )
     verified.append(market.run("verify", "market"))
 
     assert (verified, len(left_over)) == ([0, 0], 1)
@@ -204,7 +208,9 @@ def test_a_rebuild_killed_in_its_swap_leaves_the_old_table_and_is_done_next_time
     assert market.run("build", "market") == 0
     spark.sql(f"UPDATE delta.`{market.silver}` SET Qty = 7 WHERE _row_key = 2").collect()
 
-    left_over = market.killed(Kill("pipelines.upkeep.swap:_overwrite", "during"), "rebuild", "market", "quotes")
+    left_over = market.killed(
+        Kill("silverfold.pipelines.upkeep.swap:_overwrite", "during"), "rebuild", "market", "quotes"
+    )
 
     assert (market.rows(), len(left_over)) == ({1: (1, 7), 2: (7, 4)}, 1)
     assert market.run("verify", "market") == 1

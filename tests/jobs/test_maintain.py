@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import silverfold.pipelines.upkeep.maintain
 from pyspark.sql import SparkSession
+from silverfold.conf.errors import StoreUnavailable
+from silverfold.jobs import cli
+from silverfold.pipelines.places import Places
 
-import pipelines.upkeep.maintain
-from conf.errors import StoreUnavailable
-from jobs import cli
-from pipelines.places import Places
 from tests.support.landed_history import LandedHistory
 
 
@@ -49,7 +49,7 @@ def test_what_cannot_be_done_this_time_is_told_by_the_exit_code(
     def unavailable(*_: object) -> None:
         raise StoreUnavailable("full")
 
-    monkeypatch.setattr(pipelines.upkeep.maintain, "compact", unavailable)
+    monkeypatch.setattr(silverfold.pipelines.upkeep.maintain, "compact", unavailable)
 
     assert exits(conf) == 3
     assert "bronze/market: left for the next run: full\n" in capsys.readouterr().out

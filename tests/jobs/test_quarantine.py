@@ -10,15 +10,24 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import silverfold.pipelines.holding.quarantine_log
 from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import SparkSession
+from silverfold.jobs import cli
+from silverfold.jobs.quarantine import Outcome, outcome_text, show
+from silverfold.pipelines.holding.quarantine import Quarantined
+from silverfold.pipelines.holding.quarantine_log import (
+    PASSED,
+    SKIPPED,
+    Hold,
+    hold,
+    quarantined,
+    resolve,
+    skip,
+    undo_skip,
+)
+from silverfold.pipelines.places import Places
 
-import pipelines.holding.quarantine_log
-from jobs import cli
-from jobs.quarantine import Outcome, outcome_text, show
-from pipelines.holding.quarantine import Quarantined
-from pipelines.holding.quarantine_log import PASSED, SKIPPED, Hold, hold, quarantined, resolve, skip, undo_skip
-from pipelines.places import Places
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 from tests.support.misreading import misreading
@@ -186,7 +195,7 @@ def test_a_skip_cannot_be_undone_once_a_build_has_gone_on_without_the_frame(
         undo_skip(*arguments, **named)
 
     skip(places, FEED, "quotes", BAD_FRAME, now=NOON)
-    monkeypatch.setattr(pipelines.holding.quarantine_log, "undo_skip", overtaken)
+    monkeypatch.setattr(silverfold.pipelines.holding.quarantine_log, "undo_skip", overtaken)
 
     code = run(conf, "skip", FEED, "quotes", "17", "--undo")
 
@@ -246,8 +255,8 @@ def test_neither_list_nor_skip_loads_spark(conf: str, places: Places):
     hold(places, FEED, "quotes", BAD_FRAME)
     program = f"""
 import sys
-import pipelines.holding.quarantine_log
-from jobs import cli
+import silverfold.pipelines.holding.quarantine_log
+from silverfold.jobs import cli
 for arguments in (["list", {FEED!r}], ["skip", {FEED!r}, "quotes", "17"]):
     try: cli.main(["--conf", sys.argv[1], "quarantine", *arguments])
     except SystemExit as end: print("", arguments[0], end.code, "pyspark" in sys.modules)

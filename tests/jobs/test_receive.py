@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from random import Random
 
 import pytest
+import silverfold.jobs.receive
+from silverfold.connectors.deephaven.server.server import TableServer
+from silverfold.jobs.cli import main
+from silverfold.jobs.common.context import Invocation
+from silverfold.jobs.demo.tables import TABLES
+from silverfold.pipelines.places import Places
 
-import jobs.receive
-from connectors.deephaven.server.server import TableServer
-from jobs.cli import main
-from jobs.common.context import Invocation
-from jobs.demo.tables import TABLES
-from pipelines.places import Places
 from tests.support.landing import landed, marks
 from tests.support.replay import replay
 from tests.support.waiting import tries, wait_until
@@ -65,7 +65,7 @@ def places(conf):
 
 
 @contextmanager
-def started(conf, *arguments, program=("-m", "jobs.receive"), feeds=("market",)):
+def started(conf, *arguments, program=("-m", "silverfold.jobs.receive"), feeds=("market",)):
     command = [sys.executable, *program, "--conf", str(conf), *feeds, *arguments]
     environ = os.environ | {"SILVERFOLD__WAREHOUSE": str(conf / "lake")}
     with subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True) as process:
@@ -189,12 +189,12 @@ def test_of_several_feeds_one_that_ends_by_a_bug_leaves_the_others(conf, monkeyp
         await stop.wait()
         stopped.append(feed.name)
 
-    monkeypatch.setattr(jobs.receive, "receive_feed", receive_feed)
+    monkeypatch.setattr(silverfold.jobs.receive, "receive_feed", receive_feed)
     (conf / "feeds/bazaar.toml").write_text((conf / "feeds/market.toml").read_text())
     run = Invocation(conf_dir=conf)
     feeds = run.feeds(run.settings())
     with pytest.raises(ValueError, match="a bug"):
-        asyncio.run(jobs.receive.until_stopped(feeds, run.settings(), 0.5))
+        asyncio.run(silverfold.jobs.receive.until_stopped(feeds, run.settings(), 0.5))
     assert stopped == ["bazaar"]
 
 
@@ -217,9 +217,9 @@ def test_a_store_that_cannot_be_opened_is_exit_code_3(conf):
 
 def test_a_receiver_loads_neither_spark_nor_pandas_nor_the_parser_of_conditions():
     program = """
-import sys, jobs.receive
-from connectors.registry import find_connector
-from connectors.deephaven.receiver.receiver import DeephavenReceiver
+import sys, silverfold.jobs.receive
+from silverfold.connectors.registry import find_connector
+from silverfold.connectors.deephaven.receiver.receiver import DeephavenReceiver
 print([name for name in ("pyspark", "pandas", "sqlglot") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
@@ -227,37 +227,37 @@ print([name for name in ("pyspark", "pandas", "sqlglot") if name in sys.modules]
 
 
 KILLED_BEFORE_A_COMMIT = """
-write = pipelines.landing.writer.write_deltalake
+write = silverfold.pipelines.landing.writer.write_deltalake
 def step(*args, **kwargs):
     if due(): die()
     write(*args, **kwargs)
-pipelines.landing.writer.write_deltalake = step
+silverfold.pipelines.landing.writer.write_deltalake = step
 """
 
 KILLED_WHILE_A_FILE_IS_WRITTEN = """
-write = pipelines.landing.writer.write_deltalake
+write = silverfold.pipelines.landing.writer.write_deltalake
 def step(table, frames, **kwargs):
     def batches():
         yield from frames.slice(0, 1).to_batches()
         die()
     write(table, pyarrow.RecordBatchReader.from_batches(frames.schema, batches()) if due() else frames, **kwargs)
-pipelines.landing.writer.write_deltalake = step
+silverfold.pipelines.landing.writer.write_deltalake = step
 """
 
 KILLED_AFTER_A_COMMIT_BEFORE_IT_IS_NOTED = """
-write = pipelines.landing.writer.write_deltalake
+write = silverfold.pipelines.landing.writer.write_deltalake
 def step(*args, **kwargs):
     write(*args, **kwargs)
     if due(): die()
-pipelines.landing.writer.write_deltalake = step
+silverfold.pipelines.landing.writer.write_deltalake = step
 """
 
 KILLED_DURING_A_COMPACTION = """
-compact = pipelines.landing.sink.compact
+compact = silverfold.pipelines.landing.sink.compact
 def step(place):
     threading.Timer(0.005, die).start()
     return compact(place)
-pipelines.landing.sink.compact = step
+silverfold.pipelines.landing.sink.compact = step
 """
 
 KILLED = {
@@ -270,8 +270,8 @@ KILLED = {
 PRELUDE = """
 import os, signal, sys, threading
 import pyarrow
-import pipelines.landing.sink, pipelines.landing.writer
-from jobs.cli import main_of
+import silverfold.pipelines.landing.sink, silverfold.pipelines.landing.writer
+from silverfold.jobs.cli import main_of
 from tests.support.waiting import tries, wait_until
 
 commits = 0

@@ -14,17 +14,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-
-from connectors.deephaven.client.client import TableClient
-from connectors.deephaven.client.table_listener import TableListener
-from connectors.deephaven.protocol.messages import SubscribeMode
-from connectors.sbe.protocol.schemas import feed_schema
-from connectors.sbe.server import Market
-from connectors.wire.framing.cutter import frames_of
-from connectors.wire.framing.known import FRAMINGS
-from connectors.wire.sbe.codec.decode import decode
-from connectors.wire.sbe.codec.framed import cutter_for
-from jobs.cli import main
+from silverfold.connectors.deephaven.client.client import TableClient
+from silverfold.connectors.deephaven.client.table_listener import TableListener
+from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
+from silverfold.connectors.sbe.protocol.schemas import feed_schema
+from silverfold.connectors.sbe.server import Market
+from silverfold.connectors.wire.framing.cutter import frames_of
+from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.sbe.codec.decode import decode
+from silverfold.connectors.wire.sbe.codec.framed import cutter_for
+from silverfold.jobs.cli import main
 
 BOTH = SubscribeMode.SNAPSHOT_WITH_UPDATES
 
@@ -48,7 +47,7 @@ def exits(*arguments: str) -> int | str | None:
 def running(*arguments: str, connector: str = "deephaven") -> Iterator[subprocess.Popen[str]]:
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
-        [sys.executable, "-m", "jobs.simulate", connector, *arguments],
+        [sys.executable, "-m", "silverfold.jobs.simulate", connector, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,

@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from silverfold.connectors.sqlitecloud_webhooks.server import Orders
+from silverfold.jobs.cli import main
+from silverfold.pipelines.places import Place
 
-from connectors.sqlitecloud_webhooks.server import Orders
-from jobs.cli import main
-from pipelines.places import Place
 from tests.support.landing import landed
 from tests.support.waiting import tries
 from tests.support.webhooks import free_port
@@ -47,7 +47,7 @@ def receiving(folder: Path, port: int) -> Iterator[None]:
     """Run the receiver of a feed, until it is stopped in order."""
     (folder / "feeds").mkdir()
     (folder / "feeds/shop.toml").write_text(FEED.format(port=port), encoding="utf-8")
-    command = [sys.executable, "-m", "jobs.cli", "--conf", str(folder), "receive", "shop"]
+    command = [sys.executable, "-m", "silverfold.jobs.cli", "--conf", str(folder), "receive", "shop"]
     with subprocess.Popen(command, env=environment(folder), stderr=subprocess.DEVNULL) as process:
         try:
             wait_for(port, process)
@@ -70,7 +70,7 @@ def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
 
 
 def simulated(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "jobs.cli", "simulate", "sqlitecloud-webhooks", *arguments]
+    command = [sys.executable, "-m", "silverfold.jobs.cli", "simulate", "sqlitecloud-webhooks", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment(folder))
 
 
@@ -140,7 +140,7 @@ def test_a_simulator_that_reaches_nobody_ends_on_a_signal_with_exit_code_0(tmp_p
     command = [
         sys.executable,
         "-m",
-        "jobs.simulate",
+        "silverfold.jobs.simulate",
         "sqlitecloud-webhooks",
         "--to",
         f"http://127.0.0.1:{free_port()}/",

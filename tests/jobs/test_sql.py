@@ -10,13 +10,12 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
-
-from conf.errors import QueryFailed
-from jobs import cli
-from jobs.sql import Answer, Format, ask, query_error, queryable_names, write
-from pipelines.places import Places
-from pipelines.reading.views import Views
-from pipelines.spark.session import own_session
+from silverfold.conf.errors import QueryFailed
+from silverfold.jobs import cli
+from silverfold.jobs.sql import Answer, Format, ask, query_error, queryable_names, write
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.reading.views import Views
+from silverfold.pipelines.spark.session import own_session
 
 VIEWS = Views(
     built={"quotes": ("market", "quotes"), "market__quotes": ("market", "quotes")},

@@ -8,11 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-
-from jobs import cli
-from jobs.status import duration, show
-from pipelines.places import Places
-from pipelines.reading.status import (
+from silverfold.jobs import cli
+from silverfold.jobs.status import duration, show
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.reading.status import (
     Fault,
     FeedStatus,
     LastCut,
@@ -22,6 +21,7 @@ from pipelines.reading.status import (
     TableState,
     TableStatus,
 )
+
 from tests.support.landed_history import LandedHistory
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)

@@ -13,16 +13,23 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.registry import CONNECTORS
+from silverfold.jobs import cli
+from silverfold.jobs.verify import show
+from silverfold.pipelines.holding.quarantine_log import Hold, hold
+from silverfold.pipelines.landing.batch import Batch
+from silverfold.pipelines.landing.bronze import last_position
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.verifying.verify import (
+    Difference,
+    DifferingRange,
+    TableVerification,
+    Verdict,
+    Verification,
+    unknown,
+)
 
-from conf.errors import InvalidValue
-from connectors.registry import CONNECTORS
-from jobs import cli
-from jobs.verify import show
-from pipelines.holding.quarantine_log import Hold, hold
-from pipelines.landing.batch import Batch
-from pipelines.landing.bronze import last_position
-from pipelines.places import Places
-from pipelines.verifying.verify import Difference, DifferingRange, TableVerification, Verdict, Verification, unknown
 from tests.support.landed_history import LandedHistory
 from tests.support.told import put
 from tests.support.written_history import WrittenHistory
@@ -200,7 +207,7 @@ def test_a_table_whose_source_sends_what_cannot_be_read_keeps_no_other_from_bein
             raise InvalidValue("value is not utf-8", reason="not_utf8")
         return unknown(str(given[-1]), None, verdict=Verdict.NOT_BUILT)
 
-    monkeypatch.setattr("pipelines.verifying.verify_source.verify_against_source", watched)
+    monkeypatch.setattr("silverfold.pipelines.verifying.verify_source.verify_against_source", watched)
     assert exits(conf, "--against-source", "--json") == 1
     assert [(table["verdict"], table["reason"]) for table in told(capsys)["tables"]] == [
         ("unknown", "not_utf8: value is not utf-8"),

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TypeVar
 
 from pyspark.sql import SparkSession
+from silverfold.conf.errors import SilverfoldError
+from silverfold.conf.load import load_settings
+from silverfold.conf.model import Build as BuildSettings
+from silverfold.conf.model import CutLimits, Maintain
+from silverfold.conf.model import Settings as Conf
+from silverfold.connectors.base import Connector, Feed
+from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.holding.quarantine_log import holds, skip
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.upkeep.maintain import Maintenance
+from silverfold.pipelines.upkeep.rebuild import Rebuild
 
-from conf.errors import SilverfoldError
-from conf.load import load_settings
-from conf.model import Build as BuildSettings
-from conf.model import CutLimits, Maintain
-from conf.model import Settings as Conf
-from connectors.base import Connector, Feed
-from pipelines.applying.build import FeedBuild
-from pipelines.holding.quarantine_log import holds, skip
-from pipelines.places import Places
-from pipelines.upkeep.maintain import Maintenance
-from pipelines.upkeep.rebuild import Rebuild
 from tests.matrix.checks import Different, Phase
 from tests.matrix.landing import OTHER, TABLE, landing
 from tests.matrix.layout import Layout

@@ -9,5 +9,5 @@ import pytest
 def rows_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Verify as usual, and a row at a time: what is found does not depend on how many rows are looked at together."""
     if request.param is not None:
-        monkeypatch.setattr("pipelines.verifying.verify.ROWS_AT_ONCE", request.param)
-        monkeypatch.setattr("pipelines.verifying.silver_rows._SAMPLED", 1)
+        monkeypatch.setattr("silverfold.pipelines.verifying.verify.ROWS_AT_ONCE", request.param)
+        monkeypatch.setattr("silverfold.pipelines.verifying.silver_rows._SAMPLED", 1)

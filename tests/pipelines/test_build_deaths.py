@@ -10,25 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import silverfold.pipelines.applying.build
+import silverfold.pipelines.applying.cut_job
+import silverfold.pipelines.applying.write
+import silverfold.pipelines.holding.quarantine
 import typer
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+from silverfold.conf.errors import ApplyError, SparkUnavailable
+from silverfold.conf.model import Expectation
+from silverfold.jobs.build import run
+from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.applying.cuts import read_cuts
+from silverfold.pipelines.applying.silver import SilverTable
+from silverfold.pipelines.holding.quarantine_log import quarantined
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.planning.plan import Planner
+from silverfold.pipelines.spark.session import raising_if_ended
 
-import pipelines.applying.build
-import pipelines.applying.cut_job
-import pipelines.applying.write
-import pipelines.holding.quarantine
-from conf.errors import ApplyError, SparkUnavailable
-from conf.model import Expectation
-from jobs.build import run
-from pipelines.applying.build import FeedBuild
-from pipelines.applying.cuts import read_cuts
-from pipelines.applying.silver import SilverTable
-from pipelines.holding.quarantine_log import quarantined
-from pipelines.places import Places
-from pipelines.planning.plan import Planner
-from pipelines.spark.session import raising_if_ended
 from tests.support.building import FEED, Built, table
 from tests.support.commits import begin_log
 from tests.support.deaths import Died, dying
@@ -40,20 +40,20 @@ SNAPSHOT = {1: {"Sym": "AAPL", "Qty": 0}, 2: {"Sym": "IBM", "Qty": 0}}
 BEFORE, AFTER = False, True
 DEATHS_IN_THE_SNAPSHOT = [
     (SilverTable, "position", AFTER),
-    (pipelines.applying.cut_job, "check_names", AFTER),
-    (pipelines.applying.write, "append", BEFORE),
-    (pipelines.applying.write, "append", AFTER),
+    (silverfold.pipelines.applying.cut_job, "check_names", AFTER),
+    (silverfold.pipelines.applying.write, "append", BEFORE),
+    (silverfold.pipelines.applying.write, "append", AFTER),
 ]
 DEATHS_IN_UPDATES = [
     (Planner, "plan", AFTER),
     (SilverTable, "statistics", AFTER),
-    (pipelines.applying.write, "merge", BEFORE),
-    (pipelines.applying.write, "merge", AFTER),
+    (silverfold.pipelines.applying.write, "merge", BEFORE),
+    (silverfold.pipelines.applying.write, "merge", AFTER),
     (SilverTable, "_read_back", AFTER),
     (Planner, "applied", AFTER),
-    (pipelines.holding.quarantine, "resolve", AFTER),
-    (pipelines.applying.build, "record", BEFORE),
-    (pipelines.applying.build, "record", AFTER),
+    (silverfold.pipelines.holding.quarantine, "resolve", AFTER),
+    (silverfold.pipelines.applying.build, "record", BEFORE),
+    (silverfold.pipelines.applying.build, "record", AFTER),
 ]
 
 

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import silverfold.pipelines.applying.build
+from silverfold.conf.errors import StoreUnavailable
+from silverfold.conf.load import load_settings
+from silverfold.connectors.base import ControlFrame, Feed, Kind
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.landing.bronze import read_frames
+from silverfold.pipelines.places import Place, Places
 
-import pipelines.applying.build
-from conf.errors import StoreUnavailable
-from conf.load import load_settings
-from connectors.base import ControlFrame, Feed, Kind
-from connectors.deephaven.connector import CONNECTOR
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from pipelines.applying.build import FeedBuild
-from pipelines.landing.bronze import read_frames
-from pipelines.places import Place, Places
 from tests.support.landed_history import LandedHistory
 
 FEED = Feed("market", "deephaven", "unused", DeephavenOptions(), {"t": DeephavenTable(source="T")})
@@ -45,7 +45,7 @@ class Reads:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     reading = Reads()
-    monkeypatch.setattr(pipelines.applying.build, "read_frames", reading)
+    monkeypatch.setattr(silverfold.pipelines.applying.build, "read_frames", reading)
     return reading
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 from random import Random
 
 from pyspark.sql import SparkSession
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.deephaven.server.server import TableServer
+from silverfold.connectors.deephaven.server.workload import Changer
+from silverfold.connectors.wire.sbe.schema.load import load_schema
+from silverfold.jobs.demo.check import compare, read_silver
+from silverfold.jobs.demo.tables import TABLES
+from silverfold.pipelines.landing.receiving import receive
 
-from connectors.deephaven.connector import CONNECTOR
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.server.server import TableServer
-from connectors.deephaven.server.workload import Changer
-from connectors.wire.sbe.schema.load import load_schema
-from jobs.demo.check import compare, read_silver
-from jobs.demo.tables import TABLES
-from pipelines.landing.receiving import receive
 from tests.support.building import FEED, Built
 from tests.support.deephaven_vectors import OTHER_SCHEMA
 from tests.support.landing import LOG

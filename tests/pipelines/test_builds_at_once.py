@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from silverfold.connectors.base import Frame
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.sqlitecloud.connector import CONNECTOR as SQLITE
+from silverfold.pipelines.applying import write
+from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.applying.cuts import read_cuts
+from silverfold.pipelines.upkeep.rebuild import Rebuild
+from silverfold.pipelines.upkeep.swap import Live
+from silverfold.pipelines.verifying.verify import Verdict, verify_table
 
-from connectors.base import Frame
-from connectors.deephaven.connector import CONNECTOR
-from connectors.sqlitecloud.connector import CONNECTOR as SQLITE
-from pipelines.applying import write
-from pipelines.applying.build import FeedBuild
-from pipelines.applying.cuts import read_cuts
-from pipelines.upkeep.rebuild import Rebuild
-from pipelines.upkeep.swap import Live
-from pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 from tests.support.running import run_once

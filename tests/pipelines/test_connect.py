@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.store import open_table
 
-from pipelines.places import Places
-from pipelines.store import open_table
 from tests.support.building_once import all_rows
 from tests.support.landed_history import LandedHistory
 
@@ -59,7 +59,7 @@ def test_a_build_whose_table_holds_ends(remote: str, tmp_path: Path) -> None:
     history.land(Places(f"{tmp_path}/lake").bronze("market"), "market")
 
     done = subprocess.run(
-        [sys.executable, "-m", "jobs.cli", "--conf", str(tmp_path), "build", "market"],
+        [sys.executable, "-m", "silverfold.jobs.cli", "--conf", str(tmp_path), "build", "market"],
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -7,18 +7,18 @@ from contextlib import asynccontextmanager
 from random import Random
 
 import pytest
+import silverfold.pipelines.landing.receiving
+from silverfold.conf.model import Commit, Reconnect
+from silverfold.connectors.base import Feed
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.deephaven.server.server import TableServer
+from silverfold.connectors.deephaven.server.workload import Changer
+from silverfold.jobs.demo.tables import TABLES
+from silverfold.pipelines.landing.receiving import receive
+from silverfold.pipelines.landing.writer import BronzeWriter
+from silverfold.pipelines.places import Places
 
-import pipelines.landing.receiving
-from conf.model import Commit, Reconnect
-from connectors.base import Feed
-from connectors.deephaven.connector import CONNECTOR
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.server.server import TableServer
-from connectors.deephaven.server.workload import Changer
-from jobs.demo.tables import TABLES
-from pipelines.landing.receiving import receive
-from pipelines.landing.writer import BronzeWriter
-from pipelines.places import Places
 from tests.support.landing import LOG, landed, marks
 from tests.support.replay import replay
 from tests.support.waiting import tries, until, wait_until
@@ -172,7 +172,7 @@ def test_a_store_that_hangs_gets_the_receiver_dropped_and_it_comes_back_with_a_n
             gate.wait()
             super().append(frames)
 
-    monkeypatch.setattr(pipelines.landing.receiving, "BronzeWriter", GatedWriter)
+    monkeypatch.setattr(silverfold.pipelines.landing.receiving, "BronzeWriter", GatedWriter)
 
     async def run():
         async with receiving(feed_of(server), places):

@@ -5,18 +5,18 @@ import sqlite3
 from random import Random
 
 import pytest
+from silverfold.conf.model import Commit, Reconnect
+from silverfold.connectors.base import Feed
+from silverfold.connectors.sqlitecloud.client.client import connect
+from silverfold.connectors.sqlitecloud.connector import CONNECTOR
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
+from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode
+from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
+from silverfold.pipelines.landing.receiving import receive
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
 
-from conf.model import Commit, Reconnect
-from connectors.base import Feed
-from connectors.sqlitecloud.client.client import connect
-from connectors.sqlitecloud.connector import CONNECTOR
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.server.options import Pacing, ServerOptions
-from connectors.sqlitecloud.server.pubsub.capture import CaptureMode
-from connectors.sqlitecloud.server.server import SqliteCloudServer
-from pipelines.landing.receiving import receive
-from pipelines.places import Places
-from pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from tests.support.landing import LOG, landed, marks
 from tests.support.sqlitecloud_receiving import database, stored, url
 from tests.support.waiting import wait_until

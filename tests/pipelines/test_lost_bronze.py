@@ -10,28 +10,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import silverfold.pipelines.landing.writer
 from deltalake import DeltaTable
+from silverfold.conf.errors import Fenced, PositionGap, ReplacedBronze
+from silverfold.conf.model import CutLimits
+from silverfold.connectors.base import Frame
+from silverfold.connectors.sqlitecloud.connector import CONNECTOR
+from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.applying.reached import NOTHING, Reached, all_reached, farthest, reached
+from silverfold.pipelines.holding.quarantine_log import quarantined, skip
+from silverfold.pipelines.landing.batch import Batch
+from silverfold.pipelines.landing.bronze import last_position
+from silverfold.pipelines.landing.bronze_table import each_lost, lost_from, note_lost, retained_from
+from silverfold.pipelines.landing.writer import BronzeWriter
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.planning.plan import Planner
+from silverfold.pipelines.planning.rules import StreamRules
+from silverfold.pipelines.reading.status import read_status
+from silverfold.pipelines.store import open_table
+from silverfold.pipelines.upkeep.rebuild import Rebuild
+from silverfold.pipelines.upkeep.remove_tree import remove_tree
+from silverfold.pipelines.verifying.verify import Verdict, verify_history
 
-import pipelines.landing.writer
-from conf.errors import Fenced, PositionGap, ReplacedBronze
-from conf.model import CutLimits
-from connectors.base import Frame
-from connectors.sqlitecloud.connector import CONNECTOR
-from pipelines.applying.build import FeedBuild
-from pipelines.holding.quarantine_log import quarantined, skip
-from pipelines.landing.batch import Batch
-from pipelines.landing.bronze import last_position
-from pipelines.landing.bronze_table import each_lost, lost_from, note_lost, retained_from
-from pipelines.landing.writer import BronzeWriter
-from pipelines.places import Places
-from pipelines.planning.plan import Planner
-from pipelines.applying.reached import NOTHING, Reached, all_reached, farthest, reached
-from pipelines.planning.rules import StreamRules
-from pipelines.reading.status import read_status
-from pipelines.store import open_table
-from pipelines.upkeep.rebuild import Rebuild
-from pipelines.upkeep.remove_tree import remove_tree
-from pipelines.verifying.verify import Verdict, verify_history
 from tests.support.bronze_rows import BEGAN, bronze
 from tests.support.running import run_once
 from tests.support.sqlitecloud_feed import (
@@ -144,7 +144,7 @@ def test_a_writer_that_notes_what_is_lost_stops_where_another_lands_meanwhile(
         running.append(batch.prepare().table)
         note_lost(table, first, last)
 
-    monkeypatch.setattr(pipelines.landing.writer, "note_lost", noted_late)
+    monkeypatch.setattr(silverfold.pipelines.landing.writer, "note_lost", noted_late)
     with pytest.raises(Fenced):
         BronzeWriter(place, FEED, token="next", silver=Reached(9, 1))
     assert last_position(place, FEED) == running.last

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import silverfold.pipelines.upkeep.rebuild
 from pyspark.sql import SparkSession
+from silverfold.conf.load import load_settings
+from silverfold.connectors.sqlitecloud.connector import CONNECTOR
+from silverfold.pipelines.applying.cuts import position_reached
+from silverfold.pipelines.holding.quarantine_log import quarantined
+from silverfold.pipelines.reading.time_travel import as_of_position
+from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
+from silverfold.pipelines.verifying.verify import Verdict, verify_history
 
-import pipelines.upkeep.rebuild
-from conf.load import load_settings
-from connectors.sqlitecloud.connector import CONNECTOR
-from pipelines.applying.cuts import position_reached
-from pipelines.holding.quarantine_log import quarantined
-from pipelines.reading.time_travel import as_of_position
-from pipelines.upkeep.rebuild import Rebuild, Rebuilt
-from pipelines.verifying.verify import Verdict, verify_history
 from tests.support.deaths import Died, dying
 from tests.support.sqlitecloud_feed import FEED, SqliteCloudFeed, notified, selected, snapshot_begins, snapshot_ends
 from tests.support.sqlitecloud_notices import described
@@ -120,7 +120,9 @@ def test_a_rebuild_that_dies_between_history_and_table_leaves_the_history_that_w
     assert shop.build(spark).keys() == {"t"}
     with monkeypatch.context() as patch:
         patch.setattr(
-            pipelines.upkeep.rebuild, "replace_beside", dying(pipelines.upkeep.rebuild.replace_beside, after=True)
+            silverfold.pipelines.upkeep.rebuild,
+            "replace_beside",
+            dying(silverfold.pipelines.upkeep.rebuild.replace_beside, after=True),
         )
         with pytest.raises(Died):
             shop.rebuild(spark)

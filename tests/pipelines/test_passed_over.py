@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from silverfold.conf.errors import ExpectationFailed
+from silverfold.conf.load import load_settings
+from silverfold.connectors.base import Feed
+from silverfold.pipelines.applying import write
+from silverfold.pipelines.holding.quarantine import Quarantine
+from silverfold.pipelines.holding.quarantine_log import quarantined, skip
+from silverfold.pipelines.reading.time_travel import as_of_position
+from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
+from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
+from silverfold.transforms.sql import path_table
 
-from conf.errors import ExpectationFailed
-from conf.load import load_settings
-from connectors.base import Feed
-from pipelines.applying import write
-from pipelines.holding.quarantine import Quarantine
-from pipelines.holding.quarantine_log import quarantined, skip
-from pipelines.reading.time_travel import as_of_position
-from pipelines.upkeep.rebuild import Rebuild, Rebuilt
-from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.change_model import Change
 from tests.support.deaths import Died
 from tests.support.kept import rows_of
 from tests.support.telling import Told, change
 from tests.support.told import FEED, STREAM, ToldConnector, ToldOptions, ToldTable
-from transforms.sql import path_table
 
 HISTORY: Mapping[str, Any] = {"stored_as_scd_type": 2}
 FAILS: Mapping[str, Any] = {**HISTORY, "expect": {"small": {"condition": "b < 100", "action": "fail"}}}

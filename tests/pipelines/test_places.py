@@ -1,8 +1,7 @@
 from pathlib import Path
 
 import pytest
-
-from pipelines.places import Place, Places, recovery_advice
+from silverfold.pipelines.places import Place, Places, recovery_advice
 
 
 @pytest.mark.parametrize(

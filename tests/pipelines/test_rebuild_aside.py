@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import silverfold.pipelines.upkeep.rebuild
 from pyspark.sql import SparkSession
+from silverfold.conf.errors import SilverfoldError, StoreUnavailable
+from silverfold.conf.load import load_settings
+from silverfold.connectors.base import Feed
+from silverfold.pipelines.reading.views import register_views
+from silverfold.pipelines.store import open_table
+from silverfold.pipelines.upkeep.rebuild import Rebuild
+from silverfold.pipelines.upkeep.remove_tree import remove_tree
+from silverfold.pipelines.verifying.verify import Verdict, verify_table
 
-import pipelines.upkeep.rebuild
-from conf.errors import SilverfoldError, StoreUnavailable
-from conf.load import load_settings
-from connectors.base import Feed
-from pipelines.reading.views import register_views
-from pipelines.store import open_table
-from pipelines.upkeep.rebuild import Rebuild
-from pipelines.upkeep.remove_tree import remove_tree
-from pipelines.verifying.verify import Verdict, verify_table
 from tests.support.commits import Commits, Interrupted, counting
 from tests.support.deaths import Died, dying
 from tests.support.kept import rows_of
@@ -130,7 +130,9 @@ def test_whatever_happens_at_any_commit_of_a_rebuild_leaves_the_table_right(
 def test_rows_aside_outlive_the_death_of_a_rebuild_by_another_rule(spark: SparkSession, warehouse: Path, step: str):
     told = Warehouse(spark, warehouse)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pipelines.upkeep.rebuild, step, dying(getattr(pipelines.upkeep.rebuild, step), True))
+        patch.setattr(
+            silverfold.pipelines.upkeep.rebuild, step, dying(getattr(silverfold.pipelines.upkeep.rebuild, step), True)
+        )
         with pytest.raises(Died):
             told.rebuild(NEW, token=step)
     swapped = step == "swap_in"

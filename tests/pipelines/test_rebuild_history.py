@@ -7,22 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import silverfold.pipelines.applying.write
+import silverfold.pipelines.upkeep.rebuild
 from pyspark.sql import SparkSession
+from silverfold.conf.errors import ApplyError
+from silverfold.pipelines.holding.quarantine import read_quarantine
+from silverfold.pipelines.holding.quarantine_log import HoldState, skip
+from silverfold.pipelines.upkeep.rebuild import Rebuild
+from silverfold.pipelines.upkeep.remove_tree import remove_tree
+from silverfold.pipelines.verifying.silver_rows import read_side_table
+from silverfold.pipelines.verifying.verify import Verdict
+from silverfold.transforms.merge import merge
 
-import pipelines.applying.write
-import pipelines.upkeep.rebuild
-from conf.errors import ApplyError
-from pipelines.holding.quarantine import read_quarantine
-from pipelines.holding.quarantine_log import HoldState, skip
-from pipelines.upkeep.rebuild import Rebuild
-from pipelines.upkeep.remove_tree import remove_tree
-from pipelines.verifying.silver_rows import read_side_table
-from pipelines.verifying.verify import Verdict
 from tests.support.change_model import Change
 from tests.support.deaths import Died, dying
 from tests.support.kept import Kept, rows_of
 from tests.support.told import FEED, STREAM, ToldConnector, gone, put, said
-from transforms.merge import merge
 
 VERSION = ("k", "a", "__START_AT", "__END_AT")
 EQUAL = (Verdict.EQUAL, Verdict.EQUAL)
@@ -43,7 +43,9 @@ def rebuild_dying_after(kept: Kept, writes: int) -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("replace_beside", "swap_in"):
-            patch.setattr(pipelines.upkeep.rebuild, name, counted(getattr(pipelines.upkeep.rebuild, name)))
+            patch.setattr(
+                silverfold.pipelines.upkeep.rebuild, name, counted(getattr(silverfold.pipelines.upkeep.rebuild, name))
+            )
         patch.setattr(Rebuild, "_clean_up", lambda self: None)
         with pytest.raises(Died):
             kept.rebuild(token=f"dies after {writes}")
@@ -123,7 +125,7 @@ def test_a_history_that_is_lost_or_ahead_of_its_table_is_made_anew(
     swap = [Change(0, "update", (0, 2), {"k": 2}, (0, 1)), Change(0, "update", (0, 1), {"k": 1}, (0, 2))]
     kept.source.update(swap)  # 4
     with monkeypatch.context() as patch:
-        patch.setattr(pipelines.applying.write, "merge", dying(merge, False))
+        patch.setattr(silverfold.pipelines.applying.write, "merge", dying(merge, False))
         with pytest.raises(Died):
             kept.build()
     before = kept.reached()
@@ -140,7 +142,7 @@ def test_a_history_that_is_lost_or_ahead_of_its_table_is_made_anew(
     assert kept.verdicts() == (Verdict.EQUAL, Verdict.DIFFERENT)
     assert kept.rebuild().position == 5
     assert (rows_of(kept.history, VERSION), kept.verdicts()) == (versions, EQUAL)
-    monkeypatch.setattr(pipelines.upkeep.rebuild, "retained_from", lambda *_: 4)
+    monkeypatch.setattr(silverfold.pipelines.upkeep.rebuild, "retained_from", lambda *_: 4)
     with pytest.raises(
         ApplyError, match=r"the history before it cannot be made anew.*, remove .*/silver/told/t__history"
     ):

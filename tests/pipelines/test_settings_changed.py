@@ -9,23 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import silverfold.pipelines.upkeep.rebuild
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+from silverfold.conf.model import Table
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.deephaven.options import DeephavenTable
+from silverfold.connectors.sbe.options import SbeTable
+from silverfold.connectors.sqlitecloud.options import SqliteCloudTable
+from silverfold.pipelines.applying.commit_note import CommitNote
+from silverfold.pipelines.applying.cuts import newest_note
+from silverfold.pipelines.applying.row_settings import differing
+from silverfold.pipelines.reading.status import TableStatus, read_status
+from silverfold.pipelines.store import open_table
+from silverfold.pipelines.upkeep.rebuild import Rebuild
+from silverfold.pipelines.upkeep.swap import Live
+from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
 
-import pipelines.upkeep.rebuild
-from conf.model import Table
-from connectors.deephaven.connector import CONNECTOR
-from connectors.deephaven.options import DeephavenTable
-from connectors.sbe.options import SbeTable
-from connectors.sqlitecloud.options import SqliteCloudTable
-from pipelines.applying.commit_note import CommitNote
-from pipelines.applying.cuts import newest_note
-from pipelines.applying.row_settings import differing
-from pipelines.reading.status import TableStatus, read_status
-from pipelines.store import open_table
-from pipelines.upkeep.rebuild import Rebuild
-from pipelines.upkeep.swap import Live
-from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.building import Built, table
 from tests.support.deaths import Died
 from tests.support.deephaven_vectors import VECTORS
@@ -270,7 +270,7 @@ def test_what_a_rebuild_by_other_settings_has_put_beside_the_table_counts_for_no
     market = Market(spark, warehouse, **settings)
     assert market.update(1, 500) is None
     market.change(mode="updates_only", apply="upsert", **settings)
-    swap_in = pipelines.upkeep.rebuild.swap_in
+    swap_in = silverfold.pipelines.upkeep.rebuild.swap_in
 
     def dying(rows: DataFrame, note: CommitNote, live: Live) -> int:
         if live.place.url == market.built.places.silver(market.built.feed.name, "t").url:
@@ -278,7 +278,7 @@ def test_what_a_rebuild_by_other_settings_has_put_beside_the_table_counts_for_no
         return swap_in(rows, note, live)
 
     with monkeypatch.context() as patched:
-        patched.setattr(pipelines.upkeep.rebuild, "swap_in", dying)
+        patched.setattr(silverfold.pipelines.upkeep.rebuild, "swap_in", dying)
         with pytest.raises(Died):
             market.rebuild()
     market.change(**settings)

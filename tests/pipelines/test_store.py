@@ -7,11 +7,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-
-from conf.errors import StoreUnavailable
-from pipelines.places import Place
-from pipelines.store import open_table, skipping_bounds
-from pipelines.verifying.silver_rows import SilverRows
+from silverfold.conf.errors import StoreUnavailable
+from silverfold.pipelines.places import Place
+from silverfold.pipelines.store import open_table, skipping_bounds
+from silverfold.pipelines.verifying.silver_rows import SilverRows
 
 
 @pytest.fixture

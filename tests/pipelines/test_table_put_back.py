@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from silverfold.conf.errors import ApplyError
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.deephaven.options import DeephavenTable
+from silverfold.pipelines.landing.bronze_table import retained_from
+from silverfold.pipelines.reading.status import TableState, TableStatus, read_status
+from silverfold.pipelines.upkeep.rebuild import Rebuild
+from silverfold.pipelines.upkeep.retention import Retention, drop_frames, plan_retention
+from silverfold.pipelines.verifying.verify import TableVerification, Verdict, verify_history, verify_table
 
-from conf.errors import ApplyError
-from connectors.deephaven.connector import CONNECTOR
-from connectors.deephaven.options import DeephavenTable
-from pipelines.landing.bronze_table import retained_from
-from pipelines.reading.status import TableState, TableStatus, read_status
-from pipelines.upkeep.rebuild import Rebuild
-from pipelines.upkeep.retention import Retention, drop_frames, plan_retention
-from pipelines.verifying.verify import TableVerification, Verdict, verify_history, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 

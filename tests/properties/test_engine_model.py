@@ -15,22 +15,22 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import silverfold.pipelines.applying.build
+import silverfold.pipelines.applying.write
 from deltalake import DeltaTable, QueryBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from silverfold.conf.load import load_settings
+from silverfold.conf.model import Build, CutLimits, Expectation
+from silverfold.connectors.base import Feed
+from silverfold.pipelines.applying.beside import beside
+from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.applying.cuts import read_cuts
+from silverfold.pipelines.applying.silver import SilverTable
+from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
 
-import pipelines.applying.build
-import pipelines.applying.write
-from conf.load import load_settings
-from conf.model import Build, CutLimits, Expectation
-from connectors.base import Feed
-from pipelines.applying.beside import beside
-from pipelines.applying.build import FeedBuild
-from pipelines.applying.cuts import read_cuts
-from pipelines.applying.silver import SilverTable
-from pipelines.places import Place, Places
-from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.change_model import Change, State, after
 from tests.support.deaths import Died, dying
 from tests.support.running import run_once
@@ -43,12 +43,12 @@ STORIES = max(1, settings().max_examples // 40)
 
 
 STEPS = [
-    (pipelines.applying.write, "keep_history"),
-    (pipelines.applying.write, "write_tombstones"),
-    (pipelines.applying.write, "replace_beside"),
-    (pipelines.applying.write, "merge"),
-    (pipelines.applying.write, "replace"),
-    (pipelines.applying.build, "record"),
+    (silverfold.pipelines.applying.write, "keep_history"),
+    (silverfold.pipelines.applying.write, "write_tombstones"),
+    (silverfold.pipelines.applying.write, "replace_beside"),
+    (silverfold.pipelines.applying.write, "merge"),
+    (silverfold.pipelines.applying.write, "replace"),
+    (silverfold.pipelines.applying.build, "record"),
 ]
 """Where a build may die: before or after each."""
 

@@ -10,19 +10,19 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
+from silverfold.conf.model import CutLimits
+from silverfold.connectors.base import Cut, Feed
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.pipelines.landing.bronze import read_small_columns
+from silverfold.pipelines.landing.bronze_table import retained_from
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.planning.plan import Planner
+from silverfold.pipelines.planning.rules import StreamRules
+from silverfold.pipelines.upkeep.retention import drop_frames, plan_retention
+from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
+from silverfold.pipelines.verifying.verify import Verdict, verify_table
 
-from conf.model import CutLimits
-from connectors.base import Cut, Feed
-from connectors.deephaven.connector import CONNECTOR
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from pipelines.landing.bronze import read_small_columns
-from pipelines.landing.bronze_table import retained_from
-from pipelines.places import Places
-from pipelines.planning.plan import Planner
-from pipelines.planning.rules import StreamRules
-from pipelines.upkeep.retention import drop_frames, plan_retention
-from pipelines.verifying.reference_fold import LandedTable, fold_bronze
-from pipelines.verifying.verify import Verdict, verify_table
 from tests.support.landed_history import LandedHistory
 from tests.support.landing import landed
 from tests.support.tries import a_third

@@ -10,18 +10,18 @@ from typing import Any
 import pyarrow as pa
 from deltalake import QueryBuilder
 from pyspark.sql import DataFrame, SparkSession
+from silverfold.conf.errors import SilverfoldError
+from silverfold.conf.load import load_settings
+from silverfold.conf.model import Build, CutLimits, Settings
+from silverfold.connectors.base import Feed
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.applying.cuts import last_cuts
+from silverfold.pipelines.holding.quarantine_log import Hold, holds
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.store import open_table
 
-from conf.errors import SilverfoldError
-from conf.load import load_settings
-from conf.model import Build, CutLimits, Settings
-from connectors.base import Feed
-from connectors.deephaven.connector import CONNECTOR
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from pipelines.applying.build import FeedBuild
-from pipelines.applying.cuts import last_cuts
-from pipelines.holding.quarantine_log import Hold, holds
-from pipelines.places import Places
-from pipelines.store import open_table
 from tests.support.landed_history import LandedHistory
 from tests.support.running import run_once
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
-
-from conf.errors import SilverfoldError
-from conf.load import load_settings
-from connectors.base import Connector, Feed
+from silverfold.conf.errors import SilverfoldError
+from silverfold.conf.load import load_settings
+from silverfold.connectors.base import Connector, Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +17,8 @@ if TYPE_CHECKING:
 
 def build_once(spark: SparkSession, warehouse: Path, connector: Connector, feed: Feed) -> dict[str, SilverfoldError]:
     """Apply all that has landed; return what holds which table."""
-    from pipelines.applying.build import FeedBuild  # noqa: PLC0415 - tests without Spark use the rest
+    from silverfold.pipelines.applying.build import FeedBuild  # noqa: PLC0415 - tests without Spark use the rest
+
     from tests.support.running import run_once  # noqa: PLC0415 - as above
 
     settings = load_settings(None, "local", {}).model_copy(update={"warehouse": str(warehouse)})

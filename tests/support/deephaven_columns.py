@@ -8,11 +8,10 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
-
-from connectors.deephaven.protocol.columns.decode import encode_column
-from connectors.deephaven.protocol.layouts import Longs
-from connectors.deephaven.protocol.roles import Roles
-from connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.deephaven.protocol.columns.decode import encode_column
+from silverfold.connectors.deephaven.protocol.layouts import Longs
+from silverfold.connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.deephaven.protocol.types import TYPES
 
 INF = math.inf
 FLOAT_MAX = 3.4028234663852886e38

@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from connectors.base import Frame
-from connectors.common.backoff import Backoff
-from connectors.deephaven.options import DeephavenTable
-from connectors.deephaven.protocol.session import Session
-from connectors.deephaven.receiver.epoch import Epoch
+from silverfold.connectors.base import Frame
+from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.deephaven.options import DeephavenTable
+from silverfold.connectors.deephaven.protocol.session import Session
+from silverfold.connectors.deephaven.receiver.epoch import Epoch
+
 from tests.support.chance import Clock, Highest
 from tests.support.deephaven_frames import GREETING, ROLES, response, sent
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from connectors.deephaven.protocol.binding import bind
-from connectors.deephaven.protocol.columns.decode import decode_column, decode_removed
-from connectors.deephaven.protocol.frames import PrefixCounts, frame
-from connectors.deephaven.protocol.messages import (
+from silverfold.connectors.deephaven.protocol.binding import bind
+from silverfold.connectors.deephaven.protocol.columns.decode import decode_column, decode_removed
+from silverfold.connectors.deephaven.protocol.frames import PrefixCounts, frame
+from silverfold.connectors.deephaven.protocol.messages import (
     BadFrame,
     ColumnReceived,
     ConnectionResponse,
@@ -23,9 +23,9 @@ from connectors.deephaven.protocol.messages import (
     UpdateEnded,
     UpdateVoided,
 )
-from connectors.deephaven.protocol.schemas import load_transport_schema
-from connectors.deephaven.protocol.session import Session
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.connectors.deephaven.protocol.schemas import load_transport_schema
+from silverfold.connectors.deephaven.protocol.session import Session
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 PATIENCE = 20.0
 """Seconds to wait for what must come."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from connectors.deephaven.protocol import control
-from connectors.deephaven.protocol.frames import frame
-from connectors.deephaven.protocol.messages import (
+from silverfold.connectors.deephaven.protocol import control
+from silverfold.connectors.deephaven.protocol.frames import frame
+from silverfold.connectors.deephaven.protocol.messages import (
     ConnectionResponse,
     Event,
     SubscribeMode,
 )
-from connectors.deephaven.protocol.roles import Roles
-from connectors.deephaven.protocol.session import Session
-from connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.deephaven.protocol.session import Session
+from silverfold.connectors.deephaven.protocol.types import TYPES
+
 from tests.support.deephaven_columns import encoded
 from tests.support.deephaven_vectors import VECTORS, builtin_roles
 

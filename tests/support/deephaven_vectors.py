@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from connectors.deephaven.protocol.binding import bind
-from connectors.deephaven.protocol.roles import Roles
-from connectors.wire.sbe.schema.load import load_schema
+from silverfold.connectors.deephaven.protocol.binding import bind
+from silverfold.connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.wire.sbe.schema.load import load_schema
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "deephaven"
 OTHER_SCHEMA = GOLDEN / "other-schema.xml"

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-
-from connectors.deephaven.decoder.assembly import assemble
-from connectors.deephaven.decoder.blocks import (
+from silverfold.connectors.deephaven.decoder.assembly import assemble
+from silverfold.connectors.deephaven.decoder.blocks import (
     ADDED,
     MODIFIED,
     REMOVAL_COLUMN,

@@ -11,18 +11,18 @@ from typing import Any, Literal
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
+from silverfold.conf.load import load_settings
+from silverfold.conf.model import Settings
+from silverfold.connectors.base import Feed
+from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.applying.cuts import position_in
+from silverfold.pipelines.holding.quarantine import read_quarantine
+from silverfold.pipelines.holding.quarantine_log import HoldState
+from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.upkeep.maintain import Done, Maintenance
+from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
+from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
 
-from conf.load import load_settings
-from conf.model import Settings
-from connectors.base import Feed
-from pipelines.applying.build import FeedBuild
-from pipelines.applying.cuts import position_in
-from pipelines.holding.quarantine import read_quarantine
-from pipelines.holding.quarantine_log import HoldState
-from pipelines.places import Place, Places
-from pipelines.upkeep.maintain import Done, Maintenance
-from pipelines.upkeep.rebuild import Rebuild, Rebuilt
-from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.running import run_once
 from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
 

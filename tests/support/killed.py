@@ -22,9 +22,8 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-
-from connectors.common.arrow_rows import InSpark
-from jobs.cli import main
+from silverfold.connectors.common.arrow_rows import InSpark
+from silverfold.jobs.cli import main
 
 
 def kill() -> None:

@@ -7,17 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-
-from conf.model import Commit
-from connectors.base import Boundary, Frame, Kind, mark
-from connectors.deephaven.protocol import control
-from connectors.deephaven.protocol.columns.encode import encode_column, encode_removed
-from connectors.deephaven.protocol.roles import Roles
-from connectors.deephaven.protocol.schemas import load_roles
-from connectors.deephaven.protocol.types import TYPES, ColumnType
-from pipelines.landing.batch import Batch
-from pipelines.landing.writer import BronzeWriter
-from pipelines.places import Place
+from silverfold.conf.model import Commit
+from silverfold.connectors.base import Boundary, Frame, Kind, mark
+from silverfold.connectors.deephaven.protocol import control
+from silverfold.connectors.deephaven.protocol.columns.encode import encode_column, encode_removed
+from silverfold.connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.deephaven.protocol.schemas import load_roles
+from silverfold.connectors.deephaven.protocol.types import TYPES, ColumnType
+from silverfold.pipelines.landing.batch import Batch
+from silverfold.pipelines.landing.writer import BronzeWriter
+from silverfold.pipelines.places import Place
 
 BUFFER = 65_536
 

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import structlog
 from pydantic import BaseModel
-
-from conf.model import Commit, Reconnect, Strict, Table
-from connectors.base import Boundary, Feed, Frame, FrameSink, Kind, Resume
-from pipelines.landing.bronze_table import SCHEMA
-from pipelines.landing.sink import BronzeSink
-from pipelines.landing.writer import BronzeWriter
-from pipelines.places import Place, Places
-from pipelines.store import open_table
+from silverfold.conf.model import Commit, Reconnect, Strict, Table
+from silverfold.connectors.base import Boundary, Feed, Frame, FrameSink, Kind, Resume
+from silverfold.pipelines.landing.bronze_table import SCHEMA
+from silverfold.pipelines.landing.sink import BronzeSink
+from silverfold.pipelines.landing.writer import BronzeWriter
+from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.store import open_table
 
 LOG = structlog.wrap_logger(structlog.ReturnLogger(), processors=[lambda _logger, _name, event: event])
 """Says nothing."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from connectors.base import Frame, Kind
+from silverfold.connectors.base import Frame, Kind
 
 
 class MemorySink:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pipelines.planning.plan import State
-from pipelines.planning.rules import StreamRules
+from silverfold.pipelines.planning.plan import State
+from silverfold.pipelines.planning.rules import StreamRules
+
 from tests.support.bronze_rows import Row
 
 Pairs: TypeAlias = tuple[tuple[int, int], ...]

@@ -6,10 +6,11 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from connectors.deephaven.protocol.columns.decode import decode_column, decode_removed
-from connectors.deephaven.protocol.control import decode_subscribe_response
-from connectors.deephaven.protocol.messages import ColumnInfo
-from connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.deephaven.protocol.columns.decode import decode_column, decode_removed
+from silverfold.connectors.deephaven.protocol.control import decode_subscribe_response
+from silverfold.connectors.deephaven.protocol.messages import ColumnInfo
+from silverfold.connectors.deephaven.protocol.roles import Roles
+
 from tests.support.deephaven_frames import ROLES
 from tests.support.landing import Landed
 

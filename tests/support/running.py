@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from conf.errors import SilverfoldError
-from jobs.build import run
-from pipelines.applying.build import FeedBuild
+from silverfold.conf.errors import SilverfoldError
+from silverfold.jobs.build import run
+from silverfold.pipelines.applying.build import FeedBuild
 
 
 def run_once(feed_build: FeedBuild) -> dict[str, SilverfoldError]:

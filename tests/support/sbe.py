@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from connectors.wire.sbe.codec.decode import decode
-from connectors.wire.sbe.codec.encode import encode
-from connectors.wire.sbe.codec.values import SetValue
-from connectors.wire.sbe.schema.load import load_schema
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.connectors.wire.sbe.codec.decode import decode
+from silverfold.connectors.wire.sbe.codec.encode import encode
+from silverfold.connectors.wire.sbe.codec.values import SetValue
+from silverfold.connectors.wire.sbe.schema.load import load_schema
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 HEADER = """
 <composite name="messageHeader">

@@ -7,13 +7,13 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from conf.errors import WireError
-from connectors.wire.sbe.codec.decode import MessageReader
-from connectors.wire.sbe.codec.values import SetValue
-from connectors.wire.sbe.columnar.decode import Columns, arrow_schema, decode_columns
-from connectors.wire.sbe.columnar.options import ColumnOptions
-from connectors.wire.sbe.schema.model import Body, Composite, Encoding, Enum, Primitive, Scalar, Schema
-from connectors.wire.sbe.schema.text import codec
+from silverfold.conf.errors import WireError
+from silverfold.connectors.wire.sbe.codec.decode import MessageReader
+from silverfold.connectors.wire.sbe.codec.values import SetValue
+from silverfold.connectors.wire.sbe.columnar.decode import Columns, arrow_schema, decode_columns
+from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions
+from silverfold.connectors.wire.sbe.schema.model import Body, Composite, Encoding, Enum, Primitive, Scalar, Schema
+from silverfold.connectors.wire.sbe.schema.text import codec
 
 
 class NaN:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from connectors.wire.sbe.compare.findings import Profile, Severity
-from connectors.wire.sbe.schema.load import load_schema
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.connectors.wire.sbe.compare.findings import Profile, Severity
+from silverfold.connectors.wire.sbe.schema.load import load_schema
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sbe" / "evolution"
 LETTERS = {

@@ -7,23 +7,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conf.errors import SilverfoldError
-from conf.load import load_settings
-from conf.model import Settings
-from conf.validate import validated
-from connectors.base import Feed, Frame, mark
-from connectors.sbe.connector import CONNECTOR
-from connectors.sbe.options import SbeOptions, SbeTable
-from connectors.sbe.protocol.schemas import read_schema
-from connectors.sbe.protocol.session import Session
-from connectors.sbe.receiver.landing import Landing
-from connectors.wire.framing.known import FRAMINGS
-from connectors.wire.framing.writer import FrameWriter
-from pipelines.landing.batch import Batch
-from pipelines.landing.writer import BronzeWriter
-from pipelines.places import Places
-from pipelines.store import open_table
-from pipelines.verifying.verify import TableVerification, verify_table
+from silverfold.conf.errors import SilverfoldError
+from silverfold.conf.load import load_settings
+from silverfold.conf.model import Settings
+from silverfold.conf.validate import validated
+from silverfold.connectors.base import Feed, Frame, mark
+from silverfold.connectors.sbe.connector import CONNECTOR
+from silverfold.connectors.sbe.options import SbeOptions, SbeTable
+from silverfold.connectors.sbe.protocol.schemas import read_schema
+from silverfold.connectors.sbe.protocol.session import Session
+from silverfold.connectors.sbe.receiver.landing import Landing
+from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.writer import FrameWriter
+from silverfold.pipelines.landing.batch import Batch
+from silverfold.pipelines.landing.writer import BronzeWriter
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.store import open_table
+from silverfold.pipelines.verifying.verify import TableVerification, verify_table
+
 from tests.support.building_once import all_rows, build_once
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ import struct
 from typing import Any
 
 import hypothesis.strategies as st
-
-from connectors.wire.sbe.codec.values import SetValue
-from connectors.wire.sbe.schema.model import (
+from silverfold.connectors.wire.sbe.codec.values import SetValue
+from silverfold.connectors.wire.sbe.schema.model import (
     Array,
     Body,
     Composite,

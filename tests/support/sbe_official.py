@@ -11,8 +11,8 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from connectors.wire.sbe.codec.decode import Decoded
-from connectors.wire.sbe.schema.model import (
+from silverfold.connectors.wire.sbe.codec.decode import Decoded
+from silverfold.connectors.wire.sbe.schema.model import (
     Array,
     Body,
     Composite,

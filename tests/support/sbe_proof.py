@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from conf.errors import WireError
-from connectors.wire.sbe.codec.decode import Decoded, decode
-from connectors.wire.sbe.codec.encode import encode
-from connectors.wire.sbe.codec.values import SetValue
-from connectors.wire.sbe.schema.model import (
+from silverfold.conf.errors import WireError
+from silverfold.connectors.wire.sbe.codec.decode import Decoded, decode
+from silverfold.connectors.wire.sbe.codec.encode import encode
+from silverfold.connectors.wire.sbe.codec.values import SetValue
+from silverfold.connectors.wire.sbe.schema.model import (
     Array,
     Body,
     Composite,
@@ -29,7 +29,7 @@ from connectors.wire.sbe.schema.model import (
     Schema,
     Set,
 )
-from connectors.wire.sbe.schema.primitives import FLOATS
+from silverfold.connectors.wire.sbe.schema.primitives import FLOATS
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 

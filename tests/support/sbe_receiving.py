@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from conf.model import Reconnect
-from connectors.base import Feed, Resume
-from connectors.sbe.protocol.schemas import feed_schema, read_schema
-from connectors.sbe.receiver.receiver import SbeReceiver
-from connectors.sbe.server import Market
-from connectors.wire.framing.known import FRAMINGS
-from connectors.wire.framing.writer import FrameWriter
+from silverfold.conf.model import Reconnect
+from silverfold.connectors.base import Feed, Resume
+from silverfold.connectors.sbe.protocol.schemas import feed_schema, read_schema
+from silverfold.connectors.sbe.receiver.receiver import SbeReceiver
+from silverfold.connectors.sbe.server import Market
+from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.writer import FrameWriter
+
 from tests.support.memory import MemorySink
 from tests.support.sbe_feed import options, table
 

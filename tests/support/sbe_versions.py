@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 from xml.etree import ElementTree
 
-from connectors.wire.sbe.schema.model import Body, Composite, Encoding, Enum, Presence, Primitive
+from silverfold.connectors.wire.sbe.schema.model import Body, Composite, Encoding, Enum, Presence, Primitive
 
 _Ages = Mapping[str, int]
 

@@ -29,8 +29,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from connectors.base import Kind
-from connectors.deephaven.options import DeephavenTable
+from silverfold.connectors.base import Kind
+from silverfold.connectors.deephaven.options import DeephavenTable
+
 from tests.support.landed_history import LandedHistory
 
 Call = tuple[str, str, Any]

@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ssl import SSLContext
 
-from connectors.sqlitecloud.protocol.encode import encode_json, encode_text
-from connectors.sqlitecloud.protocol.frames import RawFrame
-from connectors.sqlitecloud.protocol.messages import Statement
-from connectors.sqlitecloud.server.connection import read_statement
+from silverfold.connectors.sqlitecloud.protocol.encode import encode_json, encode_text
+from silverfold.connectors.sqlitecloud.protocol.frames import RawFrame
+from silverfold.connectors.sqlitecloud.protocol.messages import Statement
+from silverfold.connectors.sqlitecloud.server.connection import read_statement
+
 from tests.support.peers import serving
 
 UUID = "a365efef-cfb7-4672-8ed4-45a489ddb194"

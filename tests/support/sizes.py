@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from pipelines import store
-from pipelines.landing import bronze
+from silverfold.pipelines import store
+from silverfold.pipelines.landing import bronze
 
 
 @contextmanager

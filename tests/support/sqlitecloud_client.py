@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from contextlib import aclosing
 
-from connectors.sqlitecloud.client.client import connect
-from connectors.sqlitecloud.protocol.encode import encode_chunk
-from connectors.sqlitecloud.protocol.messages import Column, RowsetChunk
+from silverfold.connectors.sqlitecloud.client.client import connect
+from silverfold.connectors.sqlitecloud.protocol.encode import encode_chunk
+from silverfold.connectors.sqlitecloud.protocol.messages import Column, RowsetChunk
+
 from tests.support.scsp_peer import scripted
 
 CHUNKS_END = b"/6 0 0 0 "

@@ -6,8 +6,7 @@ import json
 from typing import Any
 
 from hypothesis import strategies as st
-
-from connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
 
 FOO = Description("foo", (TableColumn("id", pk=1), TableColumn("a"), TableColumn("b")), ("id",))
 PAIRS = Description('pä"irs', (TableColumn("k", pk=2), TableColumn("l", pk=1), TableColumn("type")), ("l", "k"))

@@ -8,19 +8,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from conf.errors import SilverfoldError
-from conf.load import load_settings
-from conf.model import Settings
-from connectors.base import Boundary, Feed, Frame, Kind, mark
-from connectors.sqlitecloud.connector import CONNECTOR
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.landed.control import Description
-from connectors.sqlitecloud.protocol.landed.payload import parse_stream
-from pipelines.landing.batch import Batch
-from pipelines.landing.writer import BronzeWriter
-from pipelines.places import Places
-from pipelines.store import open_table
-from pipelines.verifying.verify import TableVerification, verify_table
+from silverfold.conf.errors import SilverfoldError
+from silverfold.conf.load import load_settings
+from silverfold.conf.model import Settings
+from silverfold.connectors.base import Boundary, Feed, Frame, Kind, mark
+from silverfold.connectors.sqlitecloud.connector import CONNECTOR
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
+from silverfold.connectors.sqlitecloud.protocol.landed.payload import parse_stream
+from silverfold.pipelines.landing.batch import Batch
+from silverfold.pipelines.landing.writer import BronzeWriter
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.store import open_table
+from silverfold.pipelines.verifying.verify import TableVerification, verify_table
+
 from tests.support.building_once import all_rows, build_once
 from tests.support.sqlitecloud_notices import framed, rowset
 

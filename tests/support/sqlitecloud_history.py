@@ -10,19 +10,19 @@ from random import Random
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import apsw
+from silverfold.conf.model import Commit, Reconnect
+from silverfold.conf.validate import validated
+from silverfold.connectors.base import Feed
+from silverfold.connectors.common.closeable import Closeable
+from silverfold.connectors.sqlitecloud.connector import CONNECTOR
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.server.options import ServerOptions
+from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
+from silverfold.pipelines.landing.bronze import read_small_columns
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.store import open_table
+from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
 
-from conf.model import Commit, Reconnect
-from conf.validate import validated
-from connectors.base import Feed
-from connectors.common.closeable import Closeable
-from connectors.sqlitecloud.connector import CONNECTOR
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.server.options import ServerOptions
-from connectors.sqlitecloud.server.server import SqliteCloudServer
-from pipelines.landing.bronze import read_small_columns
-from pipelines.places import Places
-from pipelines.store import open_table
-from pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from tests.support.receiver_thread import ReceiverThread
 from tests.support.sqlitecloud_live import run
 from tests.support.sqlitecloud_same import stored, unlike

@@ -11,18 +11,18 @@ from random import Random
 from typing import Any, Final
 
 import apsw
+from silverfold.conf.model import Commit, Reconnect
+from silverfold.conf.validate import validated
+from silverfold.connectors.base import Feed
+from silverfold.connectors.sqlitecloud.connector import CONNECTOR
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.server.options import ServerOptions
+from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
+from silverfold.connectors.sqlitecloud.server.state import ServedSession
+from silverfold.pipelines.landing.bronze import read_small_columns
+from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.store import open_table
 
-from conf.model import Commit, Reconnect
-from conf.validate import validated
-from connectors.base import Feed
-from connectors.sqlitecloud.connector import CONNECTOR
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.server.options import ServerOptions
-from connectors.sqlitecloud.server.server import SqliteCloudServer
-from connectors.sqlitecloud.server.state import ServedSession
-from pipelines.landing.bronze import read_small_columns
-from pipelines.places import Place, Places
-from pipelines.store import open_table
 from tests.support.receiver_thread import ReceiverThread
 
 FEED: Final = "music"

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from connectors.base import ControlFrame
-from connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
+from silverfold.connectors.base import ControlFrame
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sqlitecloud"
 WORDS = {

@@ -8,9 +8,9 @@ import ssl
 from types import TracebackType
 from typing import Any
 
-from connectors.sqlitecloud.protocol.encode import encode_statement, encode_text
-from connectors.sqlitecloud.protocol.frames import FrameCutter, parse
-from connectors.sqlitecloud.protocol.messages import (
+from silverfold.connectors.sqlitecloud.protocol.encode import encode_statement, encode_text
+from silverfold.connectors.sqlitecloud.protocol.frames import FrameCutter, parse
+from silverfold.connectors.sqlitecloud.protocol.messages import (
     Array,
     ChunksEnd,
     JsonText,
@@ -23,7 +23,7 @@ from connectors.sqlitecloud.protocol.messages import (
     Statement,
     Value,
 )
-from connectors.sqlitecloud.server.server import SqliteCloudServer
+from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 
 PATIENCE = 30.0
 

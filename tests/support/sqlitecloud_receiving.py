@@ -14,16 +14,16 @@ from random import Random
 from typing import Any
 
 import apsw
+from silverfold.conf.model import Reconnect
+from silverfold.connectors.base import Boundary, ControlFrame, Feed, Frame, Kind, Resume
+from silverfold.connectors.sqlitecloud.client.client import Client, connect
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver
+from silverfold.connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
+from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
+from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
+from silverfold.pipelines.verifying.table_fold import TableFold
 
-from conf.model import Reconnect
-from connectors.base import Boundary, ControlFrame, Feed, Frame, Kind, Resume
-from connectors.sqlitecloud.client.client import Client, connect
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver
-from connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
-from connectors.sqlitecloud.server.options import Pacing, ServerOptions
-from connectors.sqlitecloud.server.server import SqliteCloudServer
-from pipelines.verifying.table_fold import TableFold
 from tests.support.memory import MemorySink
 from tests.support.waiting import PATIENCE, until
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from connectors.sqlitecloud.protocol.messages import (
+from silverfold.connectors.sqlitecloud.protocol.messages import (
     Array,
     ChunksEnd,
     Column,

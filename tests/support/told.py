@@ -20,10 +20,9 @@ import pyarrow as pa
 from pydantic import BaseModel
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
-
-from conf.errors import InvalidValue
-from conf.model import Strict, Table
-from connectors.base import (
+from silverfold.conf.errors import InvalidValue
+from silverfold.conf.model import Strict, Table
+from silverfold.connectors.base import (
     Boundary,
     ControlFrame,
     Cut,
@@ -40,14 +39,15 @@ from connectors.base import (
     TableKind,
     mark,
 )
-from connectors.common.arrow_rows import ArrowRows
-from connectors.common.key_span import EVERY_KEY, KeySpan
-from connectors.common.row_decoder import statistics_of_changes
-from pipelines.landing.batch import Batch
-from pipelines.landing.writer import BronzeWriter
-from pipelines.places import Places
+from silverfold.connectors.common.arrow_rows import ArrowRows
+from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
+from silverfold.connectors.common.row_decoder import statistics_of_changes
+from silverfold.pipelines.landing.batch import Batch
+from silverfold.pipelines.landing.writer import BronzeWriter
+from silverfold.pipelines.places import Places
+from silverfold.transforms.changes import change_type
+
 from tests.support.change_model import Change
-from transforms.changes import change_type
 
 FEED = "told"
 STREAM = "t"

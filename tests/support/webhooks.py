@@ -7,12 +7,12 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from conf.validate import validated
-from connectors.base import Feed
-from connectors.sqlitecloud_webhooks.decoder import ChangeReader
-from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
-from connectors.sqlitecloud_webhooks.protocol.landed.columns import columns_of
-from connectors.sqlitecloud_webhooks.protocol.landed.messages import SourceTable
+from silverfold.conf.validate import validated
+from silverfold.connectors.base import Feed
+from silverfold.connectors.sqlitecloud_webhooks.decoder import ChangeReader
+from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.columns import columns_of
+from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.messages import SourceTable
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sqlitecloud_webhooks"
 FEED = "shop"

@@ -7,10 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
-
-from pipelines.applying.commit_note import CommitNote
-from pipelines.applying.cuts import app_id
-from pipelines.places import Places
+from silverfold.pipelines.applying.commit_note import CommitNote
+from silverfold.pipelines.applying.cuts import app_id
+from silverfold.pipelines.places import Places
 
 
 def write_silver(

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import silverfold.transforms.autocdc.apply
 from pyspark.sql import SparkSession
+from silverfold.pipelines.spark.session import own_session
+from silverfold.transforms.autocdc.apply import apply_changes
+from silverfold.transforms.merge import Recorded
 
-import transforms.autocdc.apply
-from pipelines.spark.session import own_session
 from tests.support.deaths import Died, dying
-from transforms.autocdc.apply import apply_changes
-from transforms.merge import Recorded
 
 SCHEMA = "lane int, k int, a string, b bigint, s struct<x:int,y:int>, op string, seq bigint"
 BATCHES = 3
@@ -201,7 +201,7 @@ def test_every_split_of_the_same_changes_comes_to_the_same_table(
     for number, batch in enumerate(batches):
         rng.shuffle(batch)
         monkeypatch.setattr(
-            transforms.autocdc.apply, "_FEW", 0 if number == 1 else 10_000
+            silverfold.transforms.autocdc.apply, "_FEW", 0 if number == 1 else 10_000
         )  # either way goes on with others'
         apply(spark, tmp_path / "t", number, batch, mode)
         told = [change for each in batches[: number + 1] for change in each]
@@ -234,7 +234,11 @@ def test_a_batch_that_died_before_the_table_was_written_can_be_repeated(
     apply(spark, tmp_path / "t", 0, told[::2], mode, tombstone_horizon="t._position < 0")
     with monkeypatch.context() as patch:
         for step in ("merge_rows", "keep_history", "rebuild_rows"):
-            patch.setattr(transforms.autocdc.apply, step, dying(getattr(transforms.autocdc.apply, step), after=after))
+            patch.setattr(
+                silverfold.transforms.autocdc.apply,
+                step,
+                dying(getattr(silverfold.transforms.autocdc.apply, step), after=after),
+            )
         with pytest.raises(Died):
             apply(spark, tmp_path / "t", 1, told[1::2], mode, tombstone_horizon="t._position < 0")
     apply(spark, tmp_path / "t", 1, told[1::2], mode, tombstone_horizon="t._position < 0")

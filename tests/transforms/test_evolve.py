@@ -11,11 +11,10 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import types as T
-
-from conf.errors import Overtaken, SchemaDrift
-from transforms.evolve import check_names, drift, follow, follow_columns
-from transforms.merge import create_empty, overwrite
-from transforms.spark_errors import named_errors
+from silverfold.conf.errors import Overtaken, SchemaDrift
+from silverfold.transforms.evolve import check_names, drift, follow, follow_columns
+from silverfold.transforms.merge import create_empty, overwrite
+from silverfold.transforms.spark_errors import named_errors
 
 BYTE, SHORT, INT, LONG, FLOAT, DOUBLE = (
     T.ByteType(),

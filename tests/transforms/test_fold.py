@@ -15,13 +15,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from silverfold.conf.errors import UnusableKey
+from silverfold.transforms.changes import change_type
+from silverfold.transforms.consistency import op_code, unexplained
+from silverfold.transforms.fold import check_key, fold
+from silverfold.transforms.key_moves import resolve
 
-from conf.errors import UnusableKey
 from tests.support.change_model import Change, State, after, patched
-from transforms.changes import change_type
-from transforms.consistency import op_code, unexplained
-from transforms.fold import check_key, fold
-from transforms.key_moves import resolve
 
 COLUMNS = ("k", "a", "b")
 KEY = T.StructType().add("history", T.IntegerType()).add("k", T.IntegerType())

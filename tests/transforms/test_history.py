@@ -13,13 +13,13 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from silverfold.pipelines.spark.session import own_session
+from silverfold.transforms.changes import change_type
+from silverfold.transforms.history import END, START, Moments, keep_history
+from silverfold.transforms.merge import Recorded
 
-from pipelines.spark.session import own_session
 from tests.support.change_model import Change, State, after
 from tests.transforms.test_fold import COLUMNS, FRAMES_EACH, KEY, ROW, Histories, change_rows, move, random_history
-from transforms.changes import change_type
-from transforms.history import END, START, Moments, keep_history
-from transforms.merge import Recorded
 
 VERSIONS = "history int, k int, a string, b bigint, __START_AT bigint, __END_AT bigint"
 STEPS = (2, 3, 6)

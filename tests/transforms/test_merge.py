@@ -9,10 +9,8 @@ import pytest
 from chispa import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
-
-from pipelines.spark.session import own_session
-from tests.support.commits import begin_log
-from transforms.merge import (
+from silverfold.pipelines.spark.session import own_session
+from silverfold.transforms.merge import (
     AT_HAND,
     WHOLE_FILES,
     Recorded,
@@ -23,7 +21,9 @@ from transforms.merge import (
     merge,
     replace,
 )
-from transforms.sql import path_table
+from silverfold.transforms.sql import path_table
+
+from tests.support.commits import begin_log
 
 NET = "_op string, _position long, _present array<string>, Sym string, Bid double, Qty long"
 TABLE = "Sym string, Bid double, Qty long, _position long"

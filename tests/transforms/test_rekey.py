@@ -9,12 +9,11 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-
-from transforms.changes import as_struct
-from transforms.complete_rows import completed
-from transforms.existing_rows import by_keys, snapshot_by_keys, with_taken
-from transforms.merge import Recorded, append, merge, replace
-from transforms.sql import path_table
+from silverfold.transforms.changes import as_struct
+from silverfold.transforms.complete_rows import completed
+from silverfold.transforms.existing_rows import by_keys, snapshot_by_keys, with_taken
+from silverfold.transforms.merge import Recorded, append, merge, replace
+from silverfold.transforms.sql import path_table
 
 KEY = T.StructType().add("_row_key", T.LongType())
 SOURCE = T.StructType().add("Sym", T.StringType()).add("Bid", T.DoubleType())

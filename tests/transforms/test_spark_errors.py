@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-
-from conf.errors import ApplyError, StoreUnavailable
-from transforms.spark_errors import named_errors
+from silverfold.conf.errors import ApplyError, StoreUnavailable
+from silverfold.transforms.spark_errors import named_errors
 
 
 @pytest.mark.parametrize(

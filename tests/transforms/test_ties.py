@@ -7,12 +7,11 @@ from typing import Literal
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-
-from pipelines.spark.session import own_session
-from transforms.autocdc.apply import apply_changes
-from transforms.changes import struct_type
-from transforms.merge import Recorded
-from transforms.ties import rank, rank_sql
+from silverfold.pipelines.spark.session import own_session
+from silverfold.transforms.autocdc.apply import apply_changes
+from silverfold.transforms.changes import struct_type
+from silverfold.transforms.merge import Recorded
+from silverfold.transforms.ties import rank, rank_sql
 
 NOTHING_BUT_A_TIE = {"keys": ["id"], "sequence_by": "seq", "except_column_list": ["seq"]}
 UNLIKE = [

@@ -33,8 +33,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-
-from transforms.autocdc.change_log import (
+from silverfold.transforms.autocdc.change_log import (
     LOG_OP,
     LOG_SEQUENCE,
     RowRules,
@@ -43,17 +42,17 @@ from transforms.autocdc.change_log import (
     log_columns,
     rebuild_rows,
 )
-from transforms.autocdc.parameters import Parameters, check_parameters
-from transforms.changes import DELETE, INSERT, as_struct, cached, compute_all, few_at_hand, struct_type
-from transforms.evolve import check_names, check_types, follow_columns
-from transforms.fold import check_key
-from transforms.history import END, START, Moments, keep_history
-from transforms.merge import AT_HAND, OP, POSITION, WHOLE_FILES, Recorded, create_empty, settings
-from transforms.spark_errors import NULL_KEY, named_errors
-from transforms.sql import has_order, path_table, quoted
-from transforms.ties import merge_rows, rank_sql, winners
-from transforms.tombstones import last_truncate, not_buried, write_tombstones
-from transforms.tombstones import read as read_tombstones
+from silverfold.transforms.autocdc.parameters import Parameters, check_parameters
+from silverfold.transforms.changes import DELETE, INSERT, as_struct, cached, compute_all, few_at_hand, struct_type
+from silverfold.transforms.evolve import check_names, check_types, follow_columns
+from silverfold.transforms.fold import check_key
+from silverfold.transforms.history import END, START, Moments, keep_history
+from silverfold.transforms.merge import AT_HAND, OP, POSITION, WHOLE_FILES, Recorded, create_empty, settings
+from silverfold.transforms.spark_errors import NULL_KEY, named_errors
+from silverfold.transforms.sql import has_order, path_table, quoted
+from silverfold.transforms.ties import merge_rows, rank_sql, winners
+from silverfold.transforms.tombstones import last_truncate, not_buried, write_tombstones
+from silverfold.transforms.tombstones import read as read_tombstones
 
 _OTHERS = (
     "the table was made by others or with other parameters: stored_as_scd_type, ignore_null_updates and tracked "

@@ -23,13 +23,12 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-
-from transforms.changes import DELETE, SNAPSHOT, UPDATE, as_struct, cached, complete, struct_type, typed_as
-from transforms.evolve import follow_columns
-from transforms.history import END, START
-from transforms.merge import POSITION, Recorded, append, create_empty
-from transforms.sql import quoted
-from transforms.ties import comparable, differs_sql, merge_rows, rank, rank_sql
+from silverfold.transforms.changes import DELETE, SNAPSHOT, UPDATE, as_struct, cached, complete, struct_type, typed_as
+from silverfold.transforms.evolve import follow_columns
+from silverfold.transforms.history import END, START
+from silverfold.transforms.merge import POSITION, Recorded, append, create_empty
+from silverfold.transforms.sql import quoted
+from silverfold.transforms.ties import comparable, differs_sql, merge_rows, rank, rank_sql
 
 LOG_OP, LOG_SEQUENCE = "__OP", "__SEQUENCE"
 

@@ -10,10 +10,9 @@ from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-
-from conf.names import folded
-from transforms.merge import Recorded
-from transforms.sql import quoted
+from silverfold.conf.names import folded
+from silverfold.transforms.merge import Recorded
+from silverfold.transforms.sql import quoted
 
 _TYPES: dict[str, Literal[1, 2]] = {"1": 1, "2": 2}
 

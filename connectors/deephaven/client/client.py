@@ -19,14 +19,20 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 
-from conf.errors import ProtocolError, SilverfoldError, SourceUnavailable, WireError
-from connectors.common.closeable import Closeable
-from connectors.deephaven.client.listener import Listener, Notifier
-from connectors.deephaven.protocol.handshake import Expected
-from connectors.deephaven.protocol.messages import BadFrame, ConnectionResponse, Event, SubscribeMode, UpdateVoided
-from connectors.deephaven.protocol.roles import Roles
-from connectors.deephaven.protocol.schemas import load_roles
-from connectors.deephaven.protocol.session import Session
+from silverfold.conf.errors import ProtocolError, SilverfoldError, SourceUnavailable, WireError
+from silverfold.connectors.common.closeable import Closeable
+from silverfold.connectors.deephaven.client.listener import Listener, Notifier
+from silverfold.connectors.deephaven.protocol.handshake import Expected
+from silverfold.connectors.deephaven.protocol.messages import (
+    BadFrame,
+    ConnectionResponse,
+    Event,
+    SubscribeMode,
+    UpdateVoided,
+)
+from silverfold.connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.deephaven.protocol.schemas import load_roles
+from silverfold.connectors.deephaven.protocol.session import Session
 
 _READ = 1 << 18
 

@@ -12,11 +12,15 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 import pyarrow as pa
-
-from conf.errors import RemoteProtocolError, SilverfoldError
-from connectors.deephaven.protocol.columns.decode import ColumnValues, check_column, decode_column, decode_removed
-from connectors.deephaven.protocol.layouts import Longs
-from connectors.deephaven.protocol.messages import (
+from silverfold.conf.errors import RemoteProtocolError, SilverfoldError
+from silverfold.connectors.deephaven.protocol.columns.decode import (
+    ColumnValues,
+    check_column,
+    decode_column,
+    decode_removed,
+)
+from silverfold.connectors.deephaven.protocol.layouts import Longs
+from silverfold.connectors.deephaven.protocol.messages import (
     BadFrame,
     ColumnInfo,
     ColumnReceived,
@@ -31,7 +35,7 @@ from connectors.deephaven.protocol.messages import (
     UpdateEnded,
     UpdateVoided,
 )
-from connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.deephaven.protocol.roles import Roles
 
 
 class Listener:

@@ -17,12 +17,11 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-
-from conf.errors import LocalProtocolError, SilverfoldError, SourceUnavailable
-from connectors.deephaven.client.listener import Listener
-from connectors.deephaven.protocol.layouts import Longs
-from connectors.deephaven.protocol.messages import ColumnInfo
-from connectors.deephaven.protocol.types import TYPES, ColumnType, Shape
+from silverfold.conf.errors import LocalProtocolError, SilverfoldError, SourceUnavailable
+from silverfold.connectors.deephaven.client.listener import Listener
+from silverfold.connectors.deephaven.protocol.layouts import Longs
+from silverfold.connectors.deephaven.protocol.messages import ColumnInfo
+from silverfold.connectors.deephaven.protocol.types import TYPES, ColumnType, Shape
 
 Row: TypeAlias = dict[str, Any]
 

@@ -16,8 +16,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
-from connectors.deephaven.decoder.blocks import (
+from silverfold.connectors.deephaven.decoder.blocks import (
     ADDED,
     BLOCK_BITS,
     BLOCK_ROWS,

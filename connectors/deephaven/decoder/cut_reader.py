@@ -15,10 +15,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
-from conf.errors import InvalidValue, ProtocolError, UnknownTemplate, WireError, of_decoder
-from connectors.base import ControlFrame
-from connectors.deephaven.decoder.blocks import (
+from silverfold.conf.errors import InvalidValue, ProtocolError, UnknownTemplate, WireError, of_decoder
+from silverfold.connectors.base import ControlFrame
+from silverfold.connectors.deephaven.decoder.blocks import (
     ADDED,
     MODIFIED,
     NARROW,
@@ -28,12 +27,12 @@ from connectors.deephaven.decoder.blocks import (
     Longs,
     WideRange,
 )
-from connectors.deephaven.decoder.silver_types import SilverColumn
-from connectors.deephaven.protocol.binding import Roles
-from connectors.deephaven.protocol.columns.decode import check_column, decode_column, decode_removed
-from connectors.deephaven.protocol.control import decode_subscribe_response
-from connectors.deephaven.protocol.handshake import roles_of_epoch
-from connectors.deephaven.protocol.messages import ColumnInfo
+from silverfold.connectors.deephaven.decoder.silver_types import SilverColumn
+from silverfold.connectors.deephaven.protocol.binding import Roles
+from silverfold.connectors.deephaven.protocol.columns.decode import check_column, decode_column, decode_removed
+from silverfold.connectors.deephaven.protocol.control import decode_subscribe_response
+from silverfold.connectors.deephaven.protocol.handshake import roles_of_epoch
+from silverfold.connectors.deephaven.protocol.messages import ColumnInfo
 
 _MAX_LISTED = 1 << 20
 """Limit of removed keys listed per frame: each sixteen bytes could name thousands."""

@@ -21,13 +21,12 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
-
-from conf.errors import SchemaDrift
-from conf.model import Table
-from connectors.base import ControlFrame, Cut, CutStatistics, Feed
-from connectors.common.arrow_rows import ArrowRows
-from connectors.deephaven.decoder.assembly import NetChanges, assemble
-from connectors.deephaven.decoder.blocks import (
+from silverfold.conf.errors import SchemaDrift
+from silverfold.conf.model import Table
+from silverfold.connectors.base import ControlFrame, Cut, CutStatistics, Feed
+from silverfold.connectors.common.arrow_rows import ArrowRows
+from silverfold.connectors.deephaven.decoder.assembly import NetChanges, assemble
+from silverfold.connectors.deephaven.decoder.blocks import (
     ERROR_COLUMN,
     PIECE,
     WIDE_COLUMN,
@@ -35,7 +34,7 @@ from connectors.deephaven.decoder.blocks import (
     Longs,
     WideRange,
 )
-from connectors.deephaven.decoder.cut_reader import (
+from silverfold.connectors.deephaven.decoder.cut_reader import (
     BadFrame,
     ColumnCells,
     Context,
@@ -44,11 +43,11 @@ from connectors.deephaven.decoder.cut_reader import (
     landed_frames,
     read_context,
 )
-from connectors.deephaven.decoder.silver_types import SilverColumn, silver_columns
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.protocol.roles import Roles
-from connectors.deephaven.protocol.schemas import load_roles
-from transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
+from silverfold.connectors.deephaven.decoder.silver_types import SilverColumn, silver_columns
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.deephaven.protocol.schemas import load_roles
+from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
 
 ROW_KEY = "_row_key"
 """Key column of every change row: the source's 64-bit row index."""

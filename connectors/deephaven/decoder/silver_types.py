@@ -14,11 +14,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-
-from conf.errors import InvalidValue, UnknownTemplate
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.protocol.messages import ColumnInfo
-from connectors.deephaven.protocol.types import Shape
+from silverfold.conf.errors import InvalidValue, UnknownTemplate
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.deephaven.protocol.messages import ColumnInfo
+from silverfold.connectors.deephaven.protocol.types import Shape
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _DATE_TIME = "DateTime"

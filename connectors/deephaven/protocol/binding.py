@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from conf.errors import SchemaError
-from connectors.deephaven.protocol import groups, layouts
-from connectors.deephaven.protocol.messages import SubscribeMode
-from connectors.deephaven.protocol.roles import (
+from silverfold.conf.errors import SchemaError
+from silverfold.connectors.deephaven.protocol import groups, layouts
+from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
+from silverfold.connectors.deephaven.protocol.roles import (
     Column,
     Connection,
     Ranges,
@@ -26,9 +26,19 @@ from connectors.deephaven.protocol.roles import (
     Subscribed,
     Values,
 )
-from connectors.deephaven.protocol.types import TYPES, ColumnType, Shape
-from connectors.wire.sbe.schema.model import Body, Data, Enum, Field, Group, Message, Presence, Scalar, Schema
-from connectors.wire.sbe.schema.primitives import FLOATS, INTEGERS
+from silverfold.connectors.deephaven.protocol.types import TYPES, ColumnType, Shape
+from silverfold.connectors.wire.sbe.schema.model import (
+    Body,
+    Data,
+    Enum,
+    Field,
+    Group,
+    Message,
+    Presence,
+    Scalar,
+    Schema,
+)
+from silverfold.connectors.wire.sbe.schema.primitives import FLOATS, INTEGERS
 
 __all__ = ["Roles", "bind"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from conf.errors import InvalidValue, LocalProtocolError, RemoteProtocolError, UnknownTemplate
-from connectors.deephaven.protocol.groups import OpenMessage
-from connectors.deephaven.protocol.messages import (
+from silverfold.conf.errors import InvalidValue, LocalProtocolError, RemoteProtocolError, UnknownTemplate
+from silverfold.connectors.deephaven.protocol.groups import OpenMessage
+from silverfold.connectors.deephaven.protocol.messages import (
     ColumnInfo,
     ErrorCode,
     Request,
@@ -21,8 +21,8 @@ from connectors.deephaven.protocol.messages import (
     TableSubscribe,
     TableUnsubscribe,
 )
-from connectors.deephaven.protocol.roles import Header, Refusal, Roles, Subscribed
-from connectors.deephaven.protocol.types import ColumnType
+from silverfold.connectors.deephaven.protocol.roles import Header, Refusal, Roles, Subscribed
+from silverfold.connectors.deephaven.protocol.types import ColumnType
 
 _Role = TypeVar("_Role", bound=Subscribed)
 

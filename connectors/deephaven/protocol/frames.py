@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
-from conf.errors import OversizedMessage, TruncatedMessage, WireError
+from silverfold.conf.errors import OversizedMessage, TruncatedMessage, WireError
 
 PREFIX_SIZE = 4
 SLACK = 4

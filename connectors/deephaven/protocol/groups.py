@@ -18,12 +18,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-
-from conf.errors import InvalidValue, SchemaError, TruncatedMessage
-from connectors.deephaven.protocol.layouts import Blocks, Ints, Number, integer_code, structure_ints
-from connectors.wire.sbe.codec.walk import Dimensions, read_data, read_dimensions
-from connectors.wire.sbe.schema.model import Body, Data, Group, Schema
-from connectors.wire.sbe.schema.primitives import TRAITS
+from silverfold.conf.errors import InvalidValue, SchemaError, TruncatedMessage
+from silverfold.connectors.deephaven.protocol.layouts import Blocks, Ints, Number, integer_code, structure_ints
+from silverfold.connectors.wire.sbe.codec.walk import Dimensions, read_data, read_dimensions
+from silverfold.connectors.wire.sbe.schema.model import Body, Data, Group, Schema
+from silverfold.connectors.wire.sbe.schema.primitives import TRAITS
 
 
 class OpenMessage(NamedTuple):

@@ -15,14 +15,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from conf.errors import OversizedMessage, RemoteProtocolError
-from connectors.deephaven.protocol.binding import bind
-from connectors.deephaven.protocol.frames import PREFIX_SIZE, PrefixCounts
-from connectors.deephaven.protocol.layouts import primitive_of
-from connectors.deephaven.protocol.roles import Roles
-from connectors.wire.sbe.schema.load import with_byte_order
-from connectors.wire.sbe.schema.model import ByteOrder
-from connectors.wire.sbe.schema.primitives import UNSIGNED
+from silverfold.conf.errors import OversizedMessage, RemoteProtocolError
+from silverfold.connectors.deephaven.protocol.binding import bind
+from silverfold.connectors.deephaven.protocol.frames import PREFIX_SIZE, PrefixCounts
+from silverfold.connectors.deephaven.protocol.layouts import primitive_of
+from silverfold.connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.wire.sbe.schema.load import with_byte_order
+from silverfold.connectors.wire.sbe.schema.model import ByteOrder
+from silverfold.connectors.wire.sbe.schema.primitives import UNSIGNED
 
 FIRST_FRAME = 64
 """Largest length that the first frame may announce."""

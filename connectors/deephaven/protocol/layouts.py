@@ -14,9 +14,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-
-from conf.errors import InvalidValue
-from connectors.wire.sbe.schema.model import (
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.wire.sbe.schema.model import (
     Body,
     ByteOrder,
     Enum,
@@ -27,7 +26,7 @@ from connectors.wire.sbe.schema.model import (
     Schema,
     Structure,
 )
-from connectors.wire.sbe.schema.primitives import TRAITS
+from silverfold.connectors.wire.sbe.schema.primitives import TRAITS
 
 Bytes = npt.NDArray[np.uint8]
 Longs = npt.NDArray[np.int64]

@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
 
-from conf.errors import ProtocolError, WireError
-from connectors.deephaven.protocol.types import ColumnType
+from silverfold.conf.errors import ProtocolError, WireError
+from silverfold.connectors.deephaven.protocol.types import ColumnType
 
 
 class SubscribeMode(StrEnum):

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from conf.errors import InvalidValue, TruncatedMessage
-from connectors.deephaven.protocol.groups import Entries, OpenMessage, Text, TextErrors, VarPart
-from connectors.deephaven.protocol.layouts import Flag, Ints, NullDefaults, Number
-from connectors.deephaven.protocol.messages import SubscribeMode
-from connectors.deephaven.protocol.types import ColumnType
-from connectors.wire.sbe.schema.model import Field, Message, Schema
+from silverfold.conf.errors import InvalidValue, TruncatedMessage
+from silverfold.connectors.deephaven.protocol.groups import Entries, OpenMessage, Text, TextErrors, VarPart
+from silverfold.connectors.deephaven.protocol.layouts import Flag, Ints, NullDefaults, Number
+from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
+from silverfold.connectors.deephaven.protocol.types import ColumnType
+from silverfold.connectors.wire.sbe.schema.model import Field, Message, Schema
 
 
 class Header(NamedTuple):

@@ -6,11 +6,11 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from connectors.deephaven.protocol.binding import bind
-from connectors.deephaven.protocol.groups import TextErrors
-from connectors.deephaven.protocol.roles import Roles
-from connectors.wire.sbe.schema.load import load_schema
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.connectors.deephaven.protocol.binding import bind
+from silverfold.connectors.deephaven.protocol.groups import TextErrors
+from silverfold.connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.wire.sbe.schema.load import load_schema
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 BUILTIN = "builtin"
 """Name of the reconstruction shipped with this connector. It is not the vendor's file."""
@@ -34,7 +34,7 @@ def load_roles(schema: str = BUILTIN, text: TextErrors = "strict") -> Roles:
 
 @cache
 def _builtin() -> Schema:
-    return load_schema((files("connectors.deephaven") / "schema.xml").read_bytes(), file=BUILTIN)
+    return load_schema((files("silverfold.connectors.deephaven") / "schema.xml").read_bytes(), file=BUILTIN)
 
 
 @cache

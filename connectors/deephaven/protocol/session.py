@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from conf.errors import InvalidValue, LocalProtocolError, ProtocolError, RemoteProtocolError, WireError
-from connectors.deephaven.protocol.control import (
+from silverfold.conf.errors import InvalidValue, LocalProtocolError, ProtocolError, RemoteProtocolError, WireError
+from silverfold.connectors.deephaven.protocol.control import (
     decode_subscribe_response,
     decode_subscription_error,
     encode_subscribe,
     encode_unsubscribe,
 )
-from connectors.deephaven.protocol.frames import PREFIX_SIZE, SLACK, FrameCutter, Known, PrefixCounts, frame
-from connectors.deephaven.protocol.handshake import FIRST_FRAME, Calibration, Expected, calibrate
-from connectors.deephaven.protocol.messages import (
+from silverfold.connectors.deephaven.protocol.frames import PREFIX_SIZE, SLACK, FrameCutter, Known, PrefixCounts, frame
+from silverfold.connectors.deephaven.protocol.handshake import FIRST_FRAME, Calibration, Expected, calibrate
+from silverfold.connectors.deephaven.protocol.messages import (
     BadFrame,
     ColumnReceived,
     ConnectionResponse,
@@ -35,8 +35,8 @@ from connectors.deephaven.protocol.messages import (
     UpdateEnded,
     UpdateVoided,
 )
-from connectors.deephaven.protocol.roles import Header, Roles, Subscribed
-from connectors.deephaven.protocol.subscriptions import Subscription, SubscriptionState
+from silverfold.connectors.deephaven.protocol.roles import Header, Roles, Subscribed
+from silverfold.connectors.deephaven.protocol.subscriptions import Subscription, SubscriptionState
 
 LARGEST_BUFFER = 1 << 26
 """Largest message buffer size accepted from a server, in bytes: 64 MiB, a thousand times the usual size."""

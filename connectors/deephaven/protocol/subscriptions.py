@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from conf.errors import RemoteProtocolError
-from connectors.deephaven.protocol.messages import ErrorCode, SubscribeMode
+from silverfold.conf.errors import RemoteProtocolError
+from silverfold.connectors.deephaven.protocol.messages import ErrorCode, SubscribeMode
 
 _HARMLESS = frozenset({ErrorCode.DUPLICATE_SUBSCRIPTION_ID, ErrorCode.INVALID_SUBSCRIPTION_ID})
 """Codes of a failed request, which leave the subscription that has the id intact."""

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
-from conf.errors import LocalProtocolError, RemoteProtocolError, WireError
-from connectors.base import Boundary, Frame, Kind, mark
-from connectors.common.backoff import Backoff
-from connectors.deephaven.options import DeephavenTable
-from connectors.deephaven.protocol.messages import (
+from silverfold.conf.errors import LocalProtocolError, RemoteProtocolError, WireError
+from silverfold.connectors.base import Boundary, Frame, Kind, mark
+from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.deephaven.options import DeephavenTable
+from silverfold.connectors.deephaven.protocol.messages import (
     BadFrame,
     ColumnReceived,
     ConnectionResponse,
@@ -32,9 +32,9 @@ from connectors.deephaven.protocol.messages import (
     UpdateEnded,
     UpdateVoided,
 )
-from connectors.deephaven.protocol.roles import Roles
-from connectors.deephaven.protocol.session import Session
-from connectors.deephaven.protocol.subscriptions import SubscriptionState
+from silverfold.connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.deephaven.protocol.session import Session
+from silverfold.connectors.deephaven.protocol.subscriptions import SubscriptionState
 
 _BOUNDARIES: Mapping[type[Event], Boundary] = {
     UpdateBegan: Boundary.BEGIN,

@@ -11,15 +11,15 @@ from collections.abc import Callable, Collection, Mapping
 from random import Random
 from typing import Final
 
-from conf.errors import SourceUnavailable
-from connectors.base import Feed, FrameSink, Resume
-from connectors.common.backoff import Backoff
-from connectors.common.transport import Connection, connect, parse_address
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.protocol.handshake import Expected
-from connectors.deephaven.protocol.schemas import load_roles
-from connectors.deephaven.protocol.session import Session
-from connectors.deephaven.receiver.epoch import Epoch
+from silverfold.conf.errors import SourceUnavailable
+from silverfold.connectors.base import Feed, FrameSink, Resume
+from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.common.transport import Connection, connect, parse_address
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.deephaven.protocol.handshake import Expected
+from silverfold.connectors.deephaven.protocol.schemas import load_roles
+from silverfold.connectors.deephaven.protocol.session import Session
+from silverfold.connectors.deephaven.receiver.epoch import Epoch
 
 MAX_BROKEN_EPOCHS: Final = 2
 """Number of consecutive epochs broken by a stream at which it is suspended."""

@@ -20,13 +20,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, TypeVar
 
-from conf.errors import InvalidValue, LocalProtocolError, RemoteProtocolError, SourceRefused
-from connectors.common.tasks import until_first_ends
-from connectors.deephaven.protocol.messages import Request, SubscribeMode, TableSubscribe, TableUnsubscribe
-from connectors.deephaven.server.publication import Publication
-from connectors.deephaven.server.session import ServerSession
-from connectors.deephaven.server.table_subscription import TableSubscription
-from connectors.deephaven.server.tables.rows import Delta, Rows
+from silverfold.conf.errors import InvalidValue, LocalProtocolError, RemoteProtocolError, SourceRefused
+from silverfold.connectors.common.tasks import until_first_ends
+from silverfold.connectors.deephaven.protocol.messages import Request, SubscribeMode, TableSubscribe, TableUnsubscribe
+from silverfold.connectors.deephaven.server.publication import Publication
+from silverfold.connectors.deephaven.server.session import ServerSession
+from silverfold.connectors.deephaven.server.table_subscription import TableSubscription
+from silverfold.connectors.deephaven.server.tables.rows import Delta, Rows
 
 _RECEIVED_AT_ONCE = 1 << 16
 _SENT_AT_ONCE = 1 << 18

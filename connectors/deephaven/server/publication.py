@@ -11,15 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-
-from connectors.deephaven.protocol.columns.encode import encode_column, encode_removed
-from connectors.deephaven.protocol.control import encode_begin, encode_end
-from connectors.deephaven.protocol.messages import SubscribeMode
-from connectors.deephaven.protocol.roles import Roles
-from connectors.deephaven.server.filters.filters import RowFilter
-from connectors.deephaven.server.tables.live_table import LiveTable
-from connectors.deephaven.server.tables.rowkeys import Longs, Mask, ranges
-from connectors.deephaven.server.tables.rows import Delta, Rows, rows_at
+from silverfold.connectors.deephaven.protocol.columns.encode import encode_column, encode_removed
+from silverfold.connectors.deephaven.protocol.control import encode_begin, encode_end
+from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
+from silverfold.connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.deephaven.server.filters.filters import RowFilter
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.connectors.deephaven.server.tables.rowkeys import Longs, Mask, ranges
+from silverfold.connectors.deephaven.server.tables.rows import Delta, Rows, rows_at
 
 
 @dataclass(frozen=True)

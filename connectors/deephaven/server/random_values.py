@@ -13,8 +13,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
-
-from connectors.deephaven.protocol.types import ColumnType, Shape
+from silverfold.connectors.deephaven.protocol.types import ColumnType, Shape
 
 _NULL_CHANCE = 0.02
 _SECOND = 10**9

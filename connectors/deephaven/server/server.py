@@ -17,17 +17,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 import structlog
-
-from conf.errors import LocalProtocolError, SilverfoldError
-from connectors.common.server_thread import Server, listen
-from connectors.deephaven.protocol.binding import bind
-from connectors.deephaven.protocol.frames import PrefixCounts
-from connectors.deephaven.protocol.roles import Roles
-from connectors.deephaven.protocol.schemas import load_transport_schema
-from connectors.deephaven.server.connection import Limits, ServedClient, TooSlow
-from connectors.deephaven.server.session import SMALLEST_BUFFER, ServerSession
-from connectors.deephaven.server.tables.live_table import LiveTable
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.conf.errors import LocalProtocolError, SilverfoldError
+from silverfold.connectors.common.server_thread import Server, listen
+from silverfold.connectors.deephaven.protocol.binding import bind
+from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
+from silverfold.connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.deephaven.protocol.schemas import load_transport_schema
+from silverfold.connectors.deephaven.server.connection import Limits, ServedClient, TooSlow
+from silverfold.connectors.deephaven.server.session import SMALLEST_BUFFER, ServerSession
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 _ENCODERS = 2
 _ACCEPT_RETRY_SECONDS = 0.1

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from conf.errors import InvalidValue, LocalProtocolError, SilverfoldError, SourceRefused
-from connectors.deephaven.protocol.control import (
+from silverfold.conf.errors import InvalidValue, LocalProtocolError, SilverfoldError, SourceRefused
+from silverfold.connectors.deephaven.protocol.control import (
     decode_request,
     encode_connection_response,
     encode_subscribe_response,
     encode_subscription_error,
     encode_unsubscribe_response,
 )
-from connectors.deephaven.protocol.frames import FrameCutter, PrefixCounts, frame
-from connectors.deephaven.protocol.messages import ErrorCode, Request, TableSubscribe, TableUnsubscribe
-from connectors.deephaven.protocol.roles import Roles
-from connectors.deephaven.server.filters.filters import bind_filter
-from connectors.deephaven.server.publication import Publication
-from connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.connectors.deephaven.protocol.frames import FrameCutter, PrefixCounts, frame
+from silverfold.connectors.deephaven.protocol.messages import ErrorCode, Request, TableSubscribe, TableUnsubscribe
+from silverfold.connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.deephaven.server.filters.filters import bind_filter
+from silverfold.connectors.deephaven.server.publication import Publication
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 
 SMALLEST_BUFFER = 64
 """Minimum message buffer size in bytes: it must hold every control message, and a column message of one long."""

@@ -24,10 +24,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
-
-from conf.errors import ConfigError, InvalidValue
-from connectors.deephaven.protocol.types import TYPES
-from connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.conf.errors import ConfigError, InvalidValue
+from silverfold.connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 
 _CSV_BLOCK = 1 << 30
 _NAMES = {

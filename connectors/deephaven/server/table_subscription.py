@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from connectors.deephaven.server.publication import Publication
-from connectors.deephaven.server.tables.live_table import Detach
-from connectors.deephaven.server.tables.rows import Delta, Rows
+from silverfold.connectors.deephaven.server.publication import Publication
+from silverfold.connectors.deephaven.server.tables.live_table import Detach
+from silverfold.connectors.deephaven.server.tables.rows import Delta, Rows
 
 
 class TableSubscription:

@@ -11,11 +11,10 @@ from random import Random
 from typing import Any
 
 import numpy as np
-
-from connectors.deephaven.server.random_values import random_like
-from connectors.deephaven.server.tables.cells import to_python
-from connectors.deephaven.server.tables.live_table import LiveTable
-from connectors.deephaven.server.tables.rowkeys import Longs
+from silverfold.connectors.deephaven.server.random_values import random_like
+from silverfold.connectors.deephaven.server.tables.cells import to_python
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.connectors.deephaven.server.tables.rowkeys import Longs
 
 _FEWEST, _MOST = 2, 20
 _REMOVED, _ADDED = 0.25, 0.25

@@ -16,15 +16,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from conf.errors import InvalidValue
-from connectors.sbe.decoder.layout import Layout, Source, column_options
-from connectors.sbe.options import SbeTable
-from connectors.sbe.protocol.operations import DELETE, INSERT, UPDATE, operations, unknown, unlisted, unnamed
-from connectors.wire.sbe.columnar.blocks import block_ends
-from connectors.wire.sbe.columnar.decode import column_reader
-from connectors.wire.sbe.columnar.options import BLOCK_LENGTH, VERSION
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.sbe.decoder.layout import Layout, Source, column_options
+from silverfold.connectors.sbe.options import SbeTable
+from silverfold.connectors.sbe.protocol.operations import DELETE, INSERT, UPDATE, operations, unknown, unlisted, unnamed
+from silverfold.connectors.wire.sbe.columnar.blocks import block_ends
+from silverfold.connectors.wire.sbe.columnar.decode import column_reader
+from silverfold.connectors.wire.sbe.columnar.options import BLOCK_LENGTH, VERSION
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Longs: TypeAlias = npt.NDArray[np.int64]

@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
-
-from conf.errors import SchemaError
-from conf.names import folded
-from connectors.base import Problem
-from connectors.sbe.decoder.layout import Layout, layout_of
-from connectors.sbe.options import SbeTable
-from connectors.sbe.protocol.operations import operations
-from connectors.sbe.protocol.schemas import template_of
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.conf.errors import SchemaError
+from silverfold.conf.names import folded
+from silverfold.connectors.base import Problem
+from silverfold.connectors.sbe.decoder.layout import Layout, layout_of
+from silverfold.connectors.sbe.options import SbeTable
+from silverfold.connectors.sbe.protocol.operations import operations
+from silverfold.connectors.sbe.protocol.schemas import template_of
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 
 def problems_of(schema: Schema, name: str, table: SbeTable) -> Iterator[Problem]:

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
-
-from conf.errors import SchemaDrift, SchemaError
-from conf.model import Table
-from connectors.base import ControlFrame, Cut, Feed
-from connectors.common.arrow_rows import ArrowRows
-from connectors.common.row_decoder import EachFrame, UnfoldedDecoder
-from connectors.sbe.decoder.changes import ChangeReader
-from connectors.sbe.decoder.layout import layout_of
-from connectors.sbe.options import SbeOptions, SbeTable
-from connectors.sbe.protocol.schemas import feed_schema
+from silverfold.conf.errors import SchemaDrift, SchemaError
+from silverfold.conf.model import Table
+from silverfold.connectors.base import ControlFrame, Cut, Feed
+from silverfold.connectors.common.arrow_rows import ArrowRows
+from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
+from silverfold.connectors.sbe.decoder.changes import ChangeReader
+from silverfold.connectors.sbe.decoder.layout import layout_of
+from silverfold.connectors.sbe.options import SbeOptions, SbeTable
+from silverfold.connectors.sbe.protocol.schemas import feed_schema
 
 
 @dataclass(frozen=True)

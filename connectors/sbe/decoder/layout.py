@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-
-from conf.errors import SchemaError
-from conf.names import folded
-from connectors.sbe.options import SENT, SbeTable
-from connectors.wire.sbe.codec.blocks import field_ends
-from connectors.wire.sbe.columnar.decode import arrow_schema
-from connectors.wire.sbe.columnar.options import ColumnOptions
-from connectors.wire.sbe.schema.model import Body, Encoding, Enum, Message, Schema
+from silverfold.conf.errors import SchemaError
+from silverfold.conf.names import folded
+from silverfold.connectors.sbe.options import SENT, SbeTable
+from silverfold.connectors.wire.sbe.codec.blocks import field_ends
+from silverfold.connectors.wire.sbe.columnar.decode import arrow_schema
+from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions
+from silverfold.connectors.wire.sbe.schema.model import Body, Encoding, Enum, Message, Schema
 
 
 @dataclass(frozen=True)

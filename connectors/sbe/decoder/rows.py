@@ -21,13 +21,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
-
-from conf.errors import ConfigError
-from conf.names import folded
-from connectors.wire.sbe.columnar.decode import ERROR, arrow_schema, column_reader
-from connectors.wire.sbe.columnar.options import ColumnOptions
-from connectors.wire.sbe.schema.load import load_schema
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.conf.errors import ConfigError
+from silverfold.conf.names import folded
+from silverfold.connectors.wire.sbe.columnar.decode import ERROR, arrow_schema, column_reader
+from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions
+from silverfold.connectors.wire.sbe.schema.load import load_schema
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 
 def decode(

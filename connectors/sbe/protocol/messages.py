@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from conf.errors import WireError
-from connectors.wire.sbe.codec.header import Header
-from connectors.wire.sbe.schema.model import Message
+from silverfold.conf.errors import WireError
+from silverfold.connectors.wire.sbe.codec.header import Header
+from silverfold.connectors.wire.sbe.schema.model import Message
 
 
 class MessageReceived(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias
 
-from conf.errors import InvalidValue
-from connectors.sbe.options import DELETES, INSERTS, UPDATES, SbeTable
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.sbe.options import DELETES, INSERTS, UPDATES, SbeTable
 
 Op: TypeAlias = Literal["insert", "update", "delete"]
 

@@ -7,11 +7,11 @@ from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 
-from conf.errors import SchemaError
-from conf.files import read_whole
-from connectors.wire.sbe.schema.document import Element, document_xml, includes_files, read_document
-from connectors.wire.sbe.schema.load import load_schema
-from connectors.wire.sbe.schema.model import Message, Schema
+from silverfold.conf.errors import SchemaError
+from silverfold.conf.files import read_whole
+from silverfold.connectors.wire.sbe.schema.document import Element, document_xml, includes_files, read_document
+from silverfold.connectors.wire.sbe.schema.load import load_schema
+from silverfold.connectors.wire.sbe.schema.model import Message, Schema
 
 BUILTIN = "builtin"
 """Name of the schema that ``silverfold simulate sbe`` uses."""
@@ -37,7 +37,7 @@ class SchemaText:
 def read_schema(schema: str, accept: tuple[str, ...] = ()) -> SchemaText:
     """Return the current text for a name or path. Raises SchemaError if it cannot be read."""
     if schema == BUILTIN:
-        text = (files("connectors.sbe") / "market.xml").read_bytes()
+        text = (files("silverfold.connectors.sbe") / "market.xml").read_bytes()
         return SchemaText(schema, text, text, accept)
     try:
         text = read_whole(Path(schema))

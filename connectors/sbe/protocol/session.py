@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from conf.errors import WireError
-from connectors.sbe.protocol.filepositions import BEGINNING, FilePosition
-from connectors.sbe.protocol.messages import BadBytes, Event, MessageReceived, SequenceGap
-from connectors.wire.framing.cutter import Frame
-from connectors.wire.framing.settings import Framing
-from connectors.wire.sbe.codec.framed import cutter_for
-from connectors.wire.sbe.codec.header import Header, read_header
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.conf.errors import WireError
+from silverfold.connectors.sbe.protocol.filepositions import BEGINNING, FilePosition
+from silverfold.connectors.sbe.protocol.messages import BadBytes, Event, MessageReceived, SequenceGap
+from silverfold.connectors.wire.framing.cutter import Frame
+from silverfold.connectors.wire.framing.settings import Framing
+from silverfold.connectors.wire.sbe.codec.framed import cutter_for
+from silverfold.connectors.wire.sbe.codec.header import Header, read_header
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 SEQUENCE: Final = "sequence"
 """Name of the number in the packet header, or else in the frame header, that counts packets or messages."""

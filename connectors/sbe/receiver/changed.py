@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from conf.errors import SchemaError
-from connectors.base import SourceChange
-from connectors.wire.sbe.compare.findings import Finding, values_text
-from connectors.wire.sbe.compare.schemas import compare
-from connectors.wire.sbe.schema.load import ACCEPTABLE, load_schema
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.conf.errors import SchemaError
+from silverfold.connectors.base import SourceChange
+from silverfold.connectors.wire.sbe.compare.findings import Finding, values_text
+from silverfold.connectors.wire.sbe.compare.schemas import compare
+from silverfold.connectors.wire.sbe.schema.load import ACCEPTABLE, load_schema
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 _MOST = 50
 """Maximum number of changes that are listed."""

@@ -10,8 +10,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from conf.errors import SourceRefused, SourceUnavailable
-from connectors.common.closeable import Closeable
+from silverfold.conf.errors import SourceRefused, SourceUnavailable
+from silverfold.connectors.common.closeable import Closeable
 
 _CHUNK: Final = 1 << 18
 

@@ -24,14 +24,14 @@ from base64 import b64encode
 from collections.abc import Iterator
 from typing import Final
 
-from conf.errors import RemoteProtocolError
-from connectors.base import Boundary, Frame, Kind, mark
-from connectors.sbe.protocol.messages import BadBytes, MessageReceived, SequenceGap
-from connectors.sbe.protocol.session import Session
-from connectors.sbe.receiver.changed import what_changed
-from connectors.wire.sbe.codec.deprecated import DeprecatedValues
-from connectors.wire.sbe.codec.header import Header
-from connectors.wire.sbe.schema.model import Body, Message, Schema
+from silverfold.conf.errors import RemoteProtocolError
+from silverfold.connectors.base import Boundary, Frame, Kind, mark
+from silverfold.connectors.sbe.protocol.messages import BadBytes, MessageReceived, SequenceGap
+from silverfold.connectors.sbe.protocol.session import Session
+from silverfold.connectors.sbe.receiver.changed import what_changed
+from silverfold.connectors.wire.sbe.codec.deprecated import DeprecatedValues
+from silverfold.connectors.wire.sbe.codec.header import Header
+from silverfold.connectors.wire.sbe.schema.model import Body, Message, Schema
 
 _CUT_SHORT: Final = ("truncated", "short-frame", "count-range")
 """Error reasons for an input that ends inside a message."""

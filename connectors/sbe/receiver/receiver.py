@@ -14,17 +14,16 @@ from pathlib import Path
 from typing import Final
 
 import structlog
-
-from conf.errors import SchemaError, SourceUnavailable
-from connectors.base import Feed, FrameSink, Resume
-from connectors.common.transport import Address, Connection, connect
-from connectors.sbe.address import parse_place
-from connectors.sbe.options import SbeOptions
-from connectors.sbe.protocol.filepositions import furthest
-from connectors.sbe.protocol.schemas import read_schema
-from connectors.sbe.protocol.session import Session
-from connectors.sbe.receiver.growing import GrowingFile
-from connectors.sbe.receiver.landing import Landing
+from silverfold.conf.errors import SchemaError, SourceUnavailable
+from silverfold.connectors.base import Feed, FrameSink, Resume
+from silverfold.connectors.common.transport import Address, Connection, connect
+from silverfold.connectors.sbe.address import parse_place
+from silverfold.connectors.sbe.options import SbeOptions
+from silverfold.connectors.sbe.protocol.filepositions import furthest
+from silverfold.connectors.sbe.protocol.schemas import read_schema
+from silverfold.connectors.sbe.protocol.session import Session
+from silverfold.connectors.sbe.receiver.growing import GrowingFile
+from silverfold.connectors.sbe.receiver.landing import Landing
 
 _LOOKS_PER_SCHEMA: Final = 5
 """Number of polls of an unchanged file between checks of the schema for changes."""

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pydantic import SecretStr, ValidationError
-
-from conf.errors import ConfigError
-from conf.secrets import Secret
-from conf.validate import HIDDEN
-from connectors.base import Feed, Problem
-from connectors.sqlitecloud.client.settings import ApiKey, ConnectionSettings, Credentials, Password, Token
-from connectors.sqlitecloud.client.urls import parse_connection_string
-from connectors.sqlitecloud.options import SqliteCloudOptions
-from connectors.sqlitecloud.protocol.statements import is_safe_word
+from silverfold.conf.errors import ConfigError
+from silverfold.conf.secrets import Secret
+from silverfold.conf.validate import HIDDEN
+from silverfold.connectors.base import Feed, Problem
+from silverfold.connectors.sqlitecloud.client.settings import ApiKey, ConnectionSettings, Credentials, Password, Token
+from silverfold.connectors.sqlitecloud.client.urls import parse_connection_string
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions
+from silverfold.connectors.sqlitecloud.protocol.statements import is_safe_word
 
 _DUMMY_CREDENTIALS = ApiKey(secret=SecretStr("none"))
 """Dummy credentials for checking an address without resolving secrets."""

@@ -21,13 +21,13 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias
 
-from conf.errors import LocalProtocolError, RemoteProtocolError
-from connectors.sqlitecloud.client.session import Session
-from connectors.sqlitecloud.client.settings import ConnectionSettings
-from connectors.sqlitecloud.client.urls import parse_connection_string
-from connectors.sqlitecloud.protocol import statements
-from connectors.sqlitecloud.protocol.frames import MAX_FRAME_BYTES
-from connectors.sqlitecloud.protocol.messages import (
+from silverfold.conf.errors import LocalProtocolError, RemoteProtocolError
+from silverfold.connectors.sqlitecloud.client.session import Session
+from silverfold.connectors.sqlitecloud.client.settings import ConnectionSettings
+from silverfold.connectors.sqlitecloud.client.urls import parse_connection_string
+from silverfold.connectors.sqlitecloud.protocol import statements
+from silverfold.connectors.sqlitecloud.protocol.frames import MAX_FRAME_BYTES
+from silverfold.connectors.sqlitecloud.protocol.messages import (
     Array,
     BadFrame,
     ChunkReceived,

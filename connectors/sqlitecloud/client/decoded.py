@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from connectors.sqlitecloud.client.client import Client
-from connectors.sqlitecloud.protocol.landed.payload import Notified, read_notification
+from silverfold.connectors.sqlitecloud.client.client import Client
+from silverfold.connectors.sqlitecloud.protocol.landed.payload import Notified, read_notification
 
 
 async def decoded(db: Client) -> AsyncGenerator[Notified, None]:

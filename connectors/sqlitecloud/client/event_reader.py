@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import Generic, TypeVar
 
-from conf.errors import SourceUnavailable
-from connectors.common.transport import Connection
-from connectors.sqlitecloud.protocol.messages import BadFrame, ConnectionEnded
-from connectors.sqlitecloud.protocol.streams import Stream
+from silverfold.conf.errors import SourceUnavailable
+from silverfold.connectors.common.transport import Connection
+from silverfold.connectors.sqlitecloud.protocol.messages import BadFrame, ConnectionEnded
+from silverfold.connectors.sqlitecloud.protocol.streams import Stream
 
 _Event = TypeVar("_Event")
 

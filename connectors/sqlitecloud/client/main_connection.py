@@ -8,11 +8,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TypeAlias
 
-from conf.errors import LocalProtocolError, RemoteProtocolError, SourceUnavailable
-from connectors.common.transport import Connection
-from connectors.sqlitecloud.client.event_reader import EventReader
-from connectors.sqlitecloud.protocol.connection import MainState, MainStream
-from connectors.sqlitecloud.protocol.messages import (
+from silverfold.conf.errors import LocalProtocolError, RemoteProtocolError, SourceUnavailable
+from silverfold.connectors.common.transport import Connection
+from silverfold.connectors.sqlitecloud.client.event_reader import EventReader
+from silverfold.connectors.sqlitecloud.protocol.connection import MainState, MainStream
+from silverfold.connectors.sqlitecloud.protocol.messages import (
     BadFrame,
     ChunkReceived,
     ChunksEnded,

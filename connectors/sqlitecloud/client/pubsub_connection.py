@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from conf.errors import LocalProtocolError, ProtocolError, SourceUnavailable
-from connectors.common.transport import Connection
-from connectors.sqlitecloud.client.event_reader import EventReader
-from connectors.sqlitecloud.client.main_connection import broken
-from connectors.sqlitecloud.protocol.connection import PubSubStream
-from connectors.sqlitecloud.protocol.messages import (
+from silverfold.conf.errors import LocalProtocolError, ProtocolError, SourceUnavailable
+from silverfold.connectors.common.transport import Connection
+from silverfold.connectors.sqlitecloud.client.event_reader import EventReader
+from silverfold.connectors.sqlitecloud.client.main_connection import broken
+from silverfold.connectors.sqlitecloud.protocol.connection import PubSubStream
+from silverfold.connectors.sqlitecloud.protocol.messages import (
     BadFrame,
     ConnectionEnded,
     Notification,

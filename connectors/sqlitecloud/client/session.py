@@ -11,7 +11,7 @@ import ssl
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from conf.errors import (
+from silverfold.conf.errors import (
     ConfigError,
     LocalProtocolError,
     RemoteProtocolError,
@@ -19,13 +19,13 @@ from conf.errors import (
     SourceUnavailable,
     StatementRefused,
 )
-from conf.files import check_files
-from connectors.common.transport import Address, Connection, connect, load_certificate
-from connectors.sqlitecloud.client.main_connection import Answer, MainConnection
-from connectors.sqlitecloud.client.pubsub_connection import PubSubConnection
-from connectors.sqlitecloud.client.settings import ConnectionSettings, Tls
-from connectors.sqlitecloud.protocol.connection import MainStream, PubSubStream
-from connectors.sqlitecloud.protocol.messages import (
+from silverfold.conf.files import check_files
+from silverfold.connectors.common.transport import Address, Connection, connect, load_certificate
+from silverfold.connectors.sqlitecloud.client.main_connection import Answer, MainConnection
+from silverfold.connectors.sqlitecloud.client.pubsub_connection import PubSubConnection
+from silverfold.connectors.sqlitecloud.client.settings import ConnectionSettings, Tls
+from silverfold.connectors.sqlitecloud.protocol.connection import MainStream, PubSubStream
+from silverfold.connectors.sqlitecloud.protocol.messages import (
     BadFrame,
     Listen,
     Notification,

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from typing import Annotated, Final, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
-
-from connectors.sqlitecloud.protocol.messages import Login
-from connectors.sqlitecloud.protocol.statements import is_safe_word
+from silverfold.connectors.sqlitecloud.protocol.messages import Login
+from silverfold.connectors.sqlitecloud.protocol.statements import is_safe_word
 
 PORT: Final = 8860
 MAX_ROWS: Final = 5_000

@@ -13,9 +13,16 @@ from typing import Any, Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from pydantic import SecretStr, ValidationError
-
-from conf.text import check_host
-from connectors.sqlitecloud.client.settings import PORT, ApiKey, ConnectionSettings, Credentials, Password, Tls, Token
+from silverfold.conf.text import check_host
+from silverfold.connectors.sqlitecloud.client.settings import (
+    PORT,
+    ApiKey,
+    ConnectionSettings,
+    Credentials,
+    Password,
+    Tls,
+    Token,
+)
 
 _FORM: Final = re.compile(
     r"sqlitecloud://(?:(?P<login>[^@/?#]*)@)?(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]@:/?#]+))"

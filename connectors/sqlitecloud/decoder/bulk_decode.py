@@ -12,12 +12,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from connectors.sqlitecloud.decoder.change_rows import ChangeRows, take_lists, without
-from connectors.sqlitecloud.decoder.json_literals import Mask, is_bulk_readable, read_all, read_literals
-from connectors.sqlitecloud.options import SqliteCloudOptions
-from connectors.sqlitecloud.protocol.landed.control import Description
-from connectors.sqlitecloud.protocol.landed.notification_pattern import compile_matcher, compile_splitter
+from silverfold.connectors.sqlitecloud.decoder.change_rows import ChangeRows, take_lists, without
+from silverfold.connectors.sqlitecloud.decoder.json_literals import Mask, is_bulk_readable, read_all, read_literals
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
+from silverfold.connectors.sqlitecloud.protocol.landed.notification_pattern import compile_matcher, compile_splitter
 
 Notice: TypeAlias = tuple[int, bytes]
 """Position and text of a notification."""

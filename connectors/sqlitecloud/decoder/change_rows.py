@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from conf.errors import WireError
-from connectors.sqlitecloud.protocol.landed.values import Column
+from silverfold.conf.errors import WireError
+from silverfold.connectors.sqlitecloud.protocol.landed.values import Column
 
 NAMES: Final = pa.list_(pa.string())
 ERROR: Final = pa.struct([("error_class", pa.string()), ("reason", pa.string())])

@@ -12,16 +12,15 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-
-from conf.errors import InvalidValue, WireError
-from connectors.sqlitecloud.decoder.bulk_decode import BulkDecoder
-from connectors.sqlitecloud.decoder.change_rows import CHANGES_AT_ONCE, NAMES, ChangeRows, error_rows
-from connectors.sqlitecloud.decoder.row_decode import RowDecoder
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.landed.control import Description
-from connectors.sqlitecloud.protocol.frame_access import notification_text, selected_rows
-from connectors.sqlitecloud.protocol.landed.payload import read_notification
-from connectors.sqlitecloud.protocol.landed.values import columns_of
+from silverfold.conf.errors import InvalidValue, WireError
+from silverfold.connectors.sqlitecloud.decoder.bulk_decode import BulkDecoder
+from silverfold.connectors.sqlitecloud.decoder.change_rows import CHANGES_AT_ONCE, NAMES, ChangeRows, error_rows
+from silverfold.connectors.sqlitecloud.decoder.row_decode import RowDecoder
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.protocol.frame_access import notification_text, selected_rows
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
+from silverfold.connectors.sqlitecloud.protocol.landed.payload import read_notification
+from silverfold.connectors.sqlitecloud.protocol.landed.values import columns_of
 
 SNAPSHOT: Final = "snapshot"
 """The kind of a frame, and the operation of a change row, that belong to a snapshot."""

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
-
-from conf.errors import InvalidValue, WireError
-from connectors.sqlitecloud.decoder.change_rows import ERROR, error_rows
-from connectors.sqlitecloud.protocol.frame_access import notification_text
-from connectors.sqlitecloud.protocol.landed.payload import (
+from silverfold.conf.errors import InvalidValue, WireError
+from silverfold.connectors.sqlitecloud.decoder.change_rows import ERROR, error_rows
+from silverfold.connectors.sqlitecloud.protocol.frame_access import notification_text
+from silverfold.connectors.sqlitecloud.protocol.landed.payload import (
     Change,
     ChannelMessage,
     Key,

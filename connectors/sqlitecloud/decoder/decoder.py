@@ -8,16 +8,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
-
-from conf.errors import SchemaDrift, WireError
-from conf.model import Table
-from connectors.base import ControlFrame, Cut, Feed
-from connectors.common.arrow_rows import ArrowRows
-from connectors.common.row_decoder import EachFrame, UnfoldedDecoder
-from connectors.sqlitecloud.decoder.changes import ChangeReader
-from connectors.sqlitecloud.decoder.channel_messages import LOG, MESSAGES, AddedRows
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.landed.control import Description, read_description
+from silverfold.conf.errors import SchemaDrift, WireError
+from silverfold.conf.model import Table
+from silverfold.connectors.base import ControlFrame, Cut, Feed
+from silverfold.connectors.common.arrow_rows import ArrowRows
+from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
+from silverfold.connectors.sqlitecloud.decoder.changes import ChangeReader
+from silverfold.connectors.sqlitecloud.decoder.channel_messages import LOG, MESSAGES, AddedRows
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, read_description
 
 
 @dataclass(frozen=True)

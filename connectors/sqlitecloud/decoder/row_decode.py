@@ -7,12 +7,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-
-from conf.errors import InvalidValue, WireError
-from connectors.sqlitecloud.decoder.change_rows import ChangeRows, error_rows, take_lists, without
-from connectors.sqlitecloud.options import SqliteCloudOptions
-from connectors.sqlitecloud.protocol.landed.control import Description
-from connectors.sqlitecloud.protocol.landed.payload import Change, Key, Notified, TableUpdate
+from silverfold.conf.errors import InvalidValue, WireError
+from silverfold.connectors.sqlitecloud.decoder.change_rows import ChangeRows, error_rows, take_lists, without
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
+from silverfold.connectors.sqlitecloud.protocol.landed.payload import Change, Key, Notified, TableUpdate
 
 _ChangeRow: TypeAlias = tuple[int, int, str, Key, Key | None, dict[str, Any], int]
 """One change: position, ordinal, operation, key, old key, the columns sent, and the index of the list of known columns;

@@ -13,8 +13,8 @@ import math
 import re
 from typing import Final, NoReturn
 
-from conf.errors import InvalidValue
-from connectors.sqlitecloud.protocol.messages import SIGNED_64, RawText, Value
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.sqlitecloud.protocol.messages import SIGNED_64, RawText, Value
 
 _TEXT, _INTEGER, _NULL, _FLOAT, _ZERO_TEXT, _BLOB = b"+:_,!$"
 

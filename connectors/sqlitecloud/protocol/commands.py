@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from connectors.sqlitecloud.protocol.messages import Value
-from connectors.sqlitecloud.protocol.sql_splitter import Word, first_word, words
+from silverfold.connectors.sqlitecloud.protocol.messages import Value
+from silverfold.connectors.sqlitecloud.protocol.sql_splitter import Word, first_word, words
 
 _PATTERNS: Final = (
     "AUTH APIKEY secret",

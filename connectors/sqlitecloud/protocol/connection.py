@@ -12,10 +12,10 @@ from collections.abc import Iterable
 from enum import Enum, auto
 from typing import Final, NamedTuple, NoReturn
 
-from conf.errors import LocalProtocolError, RemoteProtocolError
-from connectors.sqlitecloud.protocol.encode import encode_statement, encode_text
-from connectors.sqlitecloud.protocol.frames import MAX_FRAME_BYTES, RawFrame
-from connectors.sqlitecloud.protocol.messages import (
+from silverfold.conf.errors import LocalProtocolError, RemoteProtocolError
+from silverfold.connectors.sqlitecloud.protocol.encode import encode_statement, encode_text
+from silverfold.connectors.sqlitecloud.protocol.frames import MAX_FRAME_BYTES, RawFrame
+from silverfold.connectors.sqlitecloud.protocol.messages import (
     Array,
     ChunkReceived,
     ChunksEnd,
@@ -43,7 +43,7 @@ from connectors.sqlitecloud.protocol.messages import (
     Statement,
     TicketReceived,
 )
-from connectors.sqlitecloud.protocol.streams import Stream
+from silverfold.connectors.sqlitecloud.protocol.streams import Stream
 
 _PAUTH: Final = re.compile(rb"PAUTH ([!-~]{36}) ([!-~]{36})")
 _NOTIFICATIONS: Final = frozenset("#+!")

@@ -8,9 +8,8 @@ from itertools import chain
 from typing import Any, Final
 
 import lz4.block
-
-from conf.errors import InvalidValue
-from connectors.sqlitecloud.protocol.messages import (
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.sqlitecloud.protocol.messages import (
     SIGNED_64,
     Column,
     PubSubTicket,

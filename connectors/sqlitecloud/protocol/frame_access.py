@@ -9,9 +9,9 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from conf.errors import InvalidValue
-from connectors.sqlitecloud.protocol.frames import RawFrame, parse
-from connectors.sqlitecloud.protocol.messages import ChunksEnd, Rowset, RowsetChunk, Value
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.sqlitecloud.protocol.frames import RawFrame, parse
+from silverfold.connectors.sqlitecloud.protocol.messages import ChunksEnd, Rowset, RowsetChunk, Value
 
 _NOTIFICATION_KINDS: Final = frozenset({b"#", b"+", b"!"})
 _HEADER: Final = re.compile(rb"[#+!*/%]([0-9]{1,19}) ")

@@ -14,9 +14,9 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, WireError
-from connectors.sqlitecloud.protocol.cells import read_count, read_values
-from connectors.sqlitecloud.protocol.messages import (
+from silverfold.conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, WireError
+from silverfold.connectors.sqlitecloud.protocol.cells import read_count, read_values
+from silverfold.connectors.sqlitecloud.protocol.messages import (
     Array,
     Command,
     JsonText,
@@ -26,7 +26,7 @@ from connectors.sqlitecloud.protocol.messages import (
     ServerError,
     Single,
 )
-from connectors.sqlitecloud.protocol.rowsets import read_chunk, read_compressed, read_rowset
+from silverfold.connectors.sqlitecloud.protocol.rowsets import read_chunk, read_compressed, read_rowset
 
 MAX_FRAME_BYTES: Final = 1 << 26
 """Default limit of a frame's length, as announced and after expansion: 64 MiB."""

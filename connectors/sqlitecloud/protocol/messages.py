@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from conf.errors import ProtocolError, SourceRefused, WireError
+from silverfold.conf.errors import ProtocolError, SourceRefused, WireError
 
 
 @dataclass(frozen=True, slots=True)

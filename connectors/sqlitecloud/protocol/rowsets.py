@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import lz4.block
-
-from conf.errors import InvalidValue, OversizedMessage
-from connectors.sqlitecloud.protocol.cells import read_count, read_values
-from connectors.sqlitecloud.protocol.messages import ChunksEnd, Column, Rowset, RowsetChunk, Value
+from silverfold.conf.errors import InvalidValue, OversizedMessage
+from silverfold.connectors.sqlitecloud.protocol.cells import read_count, read_values
+from silverfold.connectors.sqlitecloud.protocol.messages import ChunksEnd, Column, Rowset, RowsetChunk, Value
 
 CHUNKS_END: Final = b"/6 0 0 0 "
 """The frame that ends a chunked result; it is never compressed."""

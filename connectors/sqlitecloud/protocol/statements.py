@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from connectors.sqlitecloud.protocol.messages import Listen, Statement
+from silverfold.connectors.sqlitecloud.protocol.messages import Listen, Statement
 
 ALL: Final = "*"
 """All tables of a database; in UNLISTEN of a channel, all subscriptions of the session."""

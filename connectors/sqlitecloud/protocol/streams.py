@@ -10,9 +10,15 @@ from itertools import takewhile
 from typing import Final, Generic, TypeVar
 from urllib.parse import quote
 
-from conf.errors import LocalProtocolError, ProtocolError, RemoteProtocolError, StatementRefused, WireError
-from connectors.sqlitecloud.protocol.frames import MAX_FRAME_BYTES, FrameCutter, RawFrame, parse
-from connectors.sqlitecloud.protocol.messages import BadFrame, ConnectionEnded, Message, RequestRefused, ServerError
+from silverfold.conf.errors import LocalProtocolError, ProtocolError, RemoteProtocolError, StatementRefused, WireError
+from silverfold.connectors.sqlitecloud.protocol.frames import MAX_FRAME_BYTES, FrameCutter, RawFrame, parse
+from silverfold.connectors.sqlitecloud.protocol.messages import (
+    BadFrame,
+    ConnectionEnded,
+    Message,
+    RequestRefused,
+    ServerError,
+)
 
 _Event = TypeVar("_Event")
 _TICKET: Final = b"|"

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from connectors.base import Frame, mark
-from connectors.common.backoff import Backoff
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.landed.control import Description
-from connectors.sqlitecloud.protocol.messages import Value
-from connectors.sqlitecloud.protocol.landed.notification_pattern import Matcher, compile_matcher, match_nothing
-from connectors.sqlitecloud.protocol.landed.payload import TableUpdate
-from connectors.sqlitecloud.receiver import bronze_frames
-from connectors.sqlitecloud.receiver.window import SnapshotWindow
+from silverfold.connectors.base import Frame, mark
+from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
+from silverfold.connectors.sqlitecloud.protocol.landed.notification_pattern import (
+    Matcher,
+    compile_matcher,
+    match_nothing,
+)
+from silverfold.connectors.sqlitecloud.protocol.landed.payload import TableUpdate
+from silverfold.connectors.sqlitecloud.protocol.messages import Value
+from silverfold.connectors.sqlitecloud.receiver import bronze_frames
+from silverfold.connectors.sqlitecloud.receiver.window import SnapshotWindow
 
 AT_ONCE: Final = 3
 """Consecutive attempts made without waiting; later ones back off."""

@@ -35,10 +35,10 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import Final
 
-from conf.errors import SilverfoldError, SourceRefused, WireError
-from connectors.base import Boundary, Frame, Kind, mark
-from connectors.sqlitecloud.protocol.landed.control import Description
-from connectors.sqlitecloud.protocol.messages import BadFrame, Notification
+from silverfold.conf.errors import SilverfoldError, SourceRefused, WireError
+from silverfold.connectors.base import Boundary, Frame, Kind, mark
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
+from silverfold.connectors.sqlitecloud.protocol.messages import BadFrame, Notification
 
 _COPIED: Final = 1 << 16
 """Maximum bytes of a bad frame copied into a mark."""

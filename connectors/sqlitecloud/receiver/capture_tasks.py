@@ -13,17 +13,23 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Final
 
-from conf.errors import SourceRefused, SourceUnavailable, StatementRefused
-from connectors.base import Frame, FrameSink, mark
-from connectors.common.tasks import until_first_ends
-from connectors.sqlitecloud.client.client import Client, rows_of
-from connectors.sqlitecloud.options import SqliteCloudOptions
-from connectors.sqlitecloud.protocol.landed.control import Description
-from connectors.sqlitecloud.protocol.messages import Value
-from connectors.sqlitecloud.receiver import bronze_frames
-from connectors.sqlitecloud.receiver.attempts import TableAttempts
-from connectors.sqlitecloud.receiver.epoch import Epoch
-from connectors.sqlitecloud.receiver.introspection import describe, list_tables, page_text, schema_version, select_text
+from silverfold.conf.errors import SourceRefused, SourceUnavailable, StatementRefused
+from silverfold.connectors.base import Frame, FrameSink, mark
+from silverfold.connectors.common.tasks import until_first_ends
+from silverfold.connectors.sqlitecloud.client.client import Client, rows_of
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
+from silverfold.connectors.sqlitecloud.protocol.messages import Value
+from silverfold.connectors.sqlitecloud.receiver import bronze_frames
+from silverfold.connectors.sqlitecloud.receiver.attempts import TableAttempts
+from silverfold.connectors.sqlitecloud.receiver.epoch import Epoch
+from silverfold.connectors.sqlitecloud.receiver.introspection import (
+    describe,
+    list_tables,
+    page_text,
+    schema_version,
+    select_text,
+)
 
 ALIVE_EVERY: Final = 30.0
 """Seconds between two PINGs, unless a canary is configured."""

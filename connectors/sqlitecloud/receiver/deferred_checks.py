@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final, TypeAlias
 
-from connectors.sqlitecloud.receiver.attempts import TableAttempts
+from silverfold.connectors.sqlitecloud.receiver.attempts import TableAttempts
 
 MOST_BYTES: Final = 16 << 20
 """Maximum bytes of deferred text."""

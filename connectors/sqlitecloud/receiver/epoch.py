@@ -10,17 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from conf.errors import WireError
-from connectors.base import Boundary, Frame, Kind, mark
-from connectors.common.backoff import Backoff
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.frame_access import message_stream
-from connectors.sqlitecloud.protocol.messages import Notification
-from connectors.sqlitecloud.protocol.landed.notification_pattern import Matcher, match_nothing
-from connectors.sqlitecloud.protocol.landed.payload import ChannelMessage, TableUpdate, parse_stream, read_notification
-from connectors.sqlitecloud.receiver import bronze_frames
-from connectors.sqlitecloud.receiver.attempts import TableAttempts
-from connectors.sqlitecloud.receiver.deferred_checks import Deferred, DeferredChecks, named_table
+from silverfold.conf.errors import WireError
+from silverfold.connectors.base import Boundary, Frame, Kind, mark
+from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.protocol.frame_access import message_stream
+from silverfold.connectors.sqlitecloud.protocol.landed.notification_pattern import Matcher, match_nothing
+from silverfold.connectors.sqlitecloud.protocol.landed.payload import (
+    ChannelMessage,
+    TableUpdate,
+    parse_stream,
+    read_notification,
+)
+from silverfold.connectors.sqlitecloud.protocol.messages import Notification
+from silverfold.connectors.sqlitecloud.receiver import bronze_frames
+from silverfold.connectors.sqlitecloud.receiver.attempts import TableAttempts
+from silverfold.connectors.sqlitecloud.receiver.deferred_checks import Deferred, DeferredChecks, named_table
 
 
 class Epoch:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from conf.errors import RemoteProtocolError, SourceRefused, StatementRefused
-from connectors.sqlitecloud.client.client import Client
-from connectors.sqlitecloud.options import SqliteCloudTable
-from connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
-from connectors.sqlitecloud.protocol.messages import Rowset, Value
-from connectors.sqlitecloud.protocol.statements import quote_identifier
+from silverfold.conf.errors import RemoteProtocolError, SourceRefused, StatementRefused
+from silverfold.connectors.sqlitecloud.client.client import Client
+from silverfold.connectors.sqlitecloud.options import SqliteCloudTable
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
+from silverfold.connectors.sqlitecloud.protocol.messages import Rowset, Value
+from silverfold.connectors.sqlitecloud.protocol.statements import quote_identifier
 
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
 _COLUMNS = (

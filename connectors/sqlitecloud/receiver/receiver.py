@@ -14,20 +14,20 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
-from conf.errors import SilverfoldError, SourceRefused, SourceUnavailable, StatementRefused
-from connectors.base import Feed, Frame, FrameSink, Kind, Resume, mark
-from connectors.common.backoff import Backoff
-from connectors.sqlitecloud.client.address import connection_settings
-from connectors.sqlitecloud.client.client import Client, connect
-from connectors.sqlitecloud.client.settings import ConnectionSettings
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.landed.control import Description
-from connectors.sqlitecloud.protocol.frame_access import log_stream
-from connectors.sqlitecloud.protocol.statements import ALL
-from connectors.sqlitecloud.receiver import bronze_frames
-from connectors.sqlitecloud.receiver.capture_tasks import LiveEpoch
-from connectors.sqlitecloud.receiver.epoch import Epoch
-from connectors.sqlitecloud.receiver.introspection import describe, list_tables, schema_version
+from silverfold.conf.errors import SilverfoldError, SourceRefused, SourceUnavailable, StatementRefused
+from silverfold.connectors.base import Feed, Frame, FrameSink, Kind, Resume, mark
+from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.sqlitecloud.client.address import connection_settings
+from silverfold.connectors.sqlitecloud.client.client import Client, connect
+from silverfold.connectors.sqlitecloud.client.settings import ConnectionSettings
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.protocol.frame_access import log_stream
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
+from silverfold.connectors.sqlitecloud.protocol.statements import ALL
+from silverfold.connectors.sqlitecloud.receiver import bronze_frames
+from silverfold.connectors.sqlitecloud.receiver.capture_tasks import LiveEpoch
+from silverfold.connectors.sqlitecloud.receiver.epoch import Epoch
+from silverfold.connectors.sqlitecloud.receiver.introspection import describe, list_tables, schema_version
 
 _PASSES: Final = frozenset({"5", "6", "10006"})
 """Codes of temporary refusals: busy, locked, and a cluster without a leader."""

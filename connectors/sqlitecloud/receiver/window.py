@@ -20,13 +20,12 @@ from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
 import numpy as np
-
-from conf.errors import InvalidValue
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.landed.control import Description
-from connectors.sqlitecloud.protocol.messages import Value
-from connectors.sqlitecloud.protocol.landed.payload import Change, TableUpdate
-from connectors.sqlitecloud.protocol.landed.values import columns_of
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
+from silverfold.connectors.sqlitecloud.protocol.landed.payload import Change, TableUpdate
+from silverfold.connectors.sqlitecloud.protocol.landed.values import columns_of
+from silverfold.connectors.sqlitecloud.protocol.messages import Value
 
 PARTIAL_MOVE: Final = "partial_move"
 UNEXPLAINED: Final = "unexplained_update"

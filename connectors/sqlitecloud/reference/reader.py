@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from types import NoneType
 from typing import Any, Final, NoReturn
 
-from conf.errors import InvalidValue, RemoteProtocolError
-from connectors.base import ControlFrame, ReferenceChange
-from connectors.common.key_span import EVERY_KEY, KeySpan
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.frame_access import notification_text, selected_rows
-from connectors.sqlitecloud.reference.values import (
+from silverfold.conf.errors import InvalidValue, RemoteProtocolError
+from silverfold.connectors.base import ControlFrame, ReferenceChange
+from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.protocol.frame_access import notification_text, selected_rows
+from silverfold.connectors.sqlitecloud.reference.values import (
     Number,
     Pairs,
     as_json,

@@ -17,15 +17,15 @@ from types import TracebackType
 from typing import Any, Final, Self
 from uuid import uuid4
 
-from conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable, WireError
-from connectors.base import ControlFrame, Feed, ReferenceChange, ReferenceUpdate
-from connectors.common.update_queue import UpdateQueue
-from connectors.sqlitecloud.client.address import connection_settings
-from connectors.sqlitecloud.client.client import Client, connect
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.messages import Notification, Rowset
-from connectors.sqlitecloud.protocol.statements import quote_identifier
-from connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
+from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable, WireError
+from silverfold.connectors.base import ControlFrame, Feed, ReferenceChange, ReferenceUpdate
+from silverfold.connectors.common.update_queue import UpdateQueue
+from silverfold.connectors.sqlitecloud.client.address import connection_settings
+from silverfold.connectors.sqlitecloud.client.client import Client, connect
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.protocol.messages import Notification, Rowset
+from silverfold.connectors.sqlitecloud.protocol.statements import quote_identifier
+from silverfold.connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
 
 _COLUMNS: Final = 'SELECT name, type, "notnull" != 0, pk, hidden FROM pragma_table_xinfo(?)'
 _COLUMN_FIELDS: Final = ("name", "type", "not_null", "pk", "hidden")

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from decimal import Context, Decimal, localcontext
 from typing import Any
 
-from conf.errors import InvalidValue
-from connectors.sqlitecloud.protocol.messages import MAX_NESTING, RawText
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.sqlitecloud.protocol.messages import MAX_NESTING, RawText
 
 _MOST_DIGITS = 38
 

@@ -7,17 +7,17 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import Final
 
-from conf.errors import SourceRefused
-from connectors.sqlitecloud.protocol.commands import Command
-from connectors.sqlitecloud.protocol.encode import OK, encode_text, encode_ticket, encode_value
-from connectors.sqlitecloud.protocol.statements import ALL
-from connectors.sqlitecloud.server.error_codes import AUTH, COMMAND, GENERIC, NOT_FOUND
-from connectors.sqlitecloud.server.pubsub.broker import Topic
-from connectors.sqlitecloud.server.results import ClientKeys, rows_frames, table_frame
-from connectors.sqlitecloud.server.selftest import selftest_frames
-from connectors.sqlitecloud.server.state import ServedSession
-from connectors.sqlitecloud.server.transactions import Rows
-from connectors.sqlitecloud.server.transfers import TRANSFERS
+from silverfold.conf.errors import SourceRefused
+from silverfold.connectors.sqlitecloud.protocol.commands import Command
+from silverfold.connectors.sqlitecloud.protocol.encode import OK, encode_text, encode_ticket, encode_value
+from silverfold.connectors.sqlitecloud.protocol.statements import ALL
+from silverfold.connectors.sqlitecloud.server.error_codes import AUTH, COMMAND, GENERIC, NOT_FOUND
+from silverfold.connectors.sqlitecloud.server.pubsub.broker import Topic
+from silverfold.connectors.sqlitecloud.server.results import ClientKeys, rows_frames, table_frame
+from silverfold.connectors.sqlitecloud.server.selftest import selftest_frames
+from silverfold.connectors.sqlitecloud.server.state import ServedSession
+from silverfold.connectors.sqlitecloud.server.transactions import Rows
+from silverfold.connectors.sqlitecloud.server.transfers import TRANSFERS
 
 _BEFORE_AUTH: Final = ("AUTH", "PAUTH", "SET CLIENT KEY")
 _KEYS: Final = tuple(field.name for field in fields(ClientKeys))

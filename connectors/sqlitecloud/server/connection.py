@@ -16,21 +16,20 @@ from itertools import count
 from typing import Final, TypeVar
 
 import structlog
-
-from conf.errors import InvalidValue, SourceRefused, WireError
-from connectors.common.tasks import until_first_ends
-from connectors.sqlitecloud.protocol.commands import Parameters, parse_command
-from connectors.sqlitecloud.protocol.encode import OK, encode_error, encode_value
-from connectors.sqlitecloud.protocol.frames import FrameCutter, RawFrame, parse
-from connectors.sqlitecloud.protocol.messages import Array, PubSubTicket, Single, Statement
-from connectors.sqlitecloud.protocol.sql_splitter import split, words
-from connectors.sqlitecloud.server.commands import execute
-from connectors.sqlitecloud.server.error_codes import AUTH, REFUSALS, refusal
-from connectors.sqlitecloud.server.pubsub.outbox import Outbox
-from connectors.sqlitecloud.server.results import rows_frames, written_frame
-from connectors.sqlitecloud.server.state import Served, ServedSession
-from connectors.sqlitecloud.server.transactions import Written
-from connectors.sqlitecloud.server.transfers import take_part
+from silverfold.conf.errors import InvalidValue, SourceRefused, WireError
+from silverfold.connectors.common.tasks import until_first_ends
+from silverfold.connectors.sqlitecloud.protocol.commands import Parameters, parse_command
+from silverfold.connectors.sqlitecloud.protocol.encode import OK, encode_error, encode_value
+from silverfold.connectors.sqlitecloud.protocol.frames import FrameCutter, RawFrame, parse
+from silverfold.connectors.sqlitecloud.protocol.messages import Array, PubSubTicket, Single, Statement
+from silverfold.connectors.sqlitecloud.protocol.sql_splitter import split, words
+from silverfold.connectors.sqlitecloud.server.commands import execute
+from silverfold.connectors.sqlitecloud.server.error_codes import AUTH, REFUSALS, refusal
+from silverfold.connectors.sqlitecloud.server.pubsub.outbox import Outbox
+from silverfold.connectors.sqlitecloud.server.results import rows_frames, written_frame
+from silverfold.connectors.sqlitecloud.server.state import Served, ServedSession
+from silverfold.connectors.sqlitecloud.server.transactions import Written
+from silverfold.connectors.sqlitecloud.server.transfers import take_part
 
 
 def answer(session: ServedSession, request: Statement | bytes) -> Generator[bytes, None, None]:

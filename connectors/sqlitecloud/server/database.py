@@ -12,9 +12,8 @@ from typing import Final
 from urllib.parse import quote
 
 import apsw
-
-from conf.errors import ConfigError
-from connectors.common.closeable import Closeable
+from silverfold.conf.errors import ConfigError
+from silverfold.connectors.common.closeable import Closeable
 
 _WAIT_FOR_WRITER_MS: Final = 5_000
 """How long a statement waits for another session's transaction before SQLite reports a locked database."""

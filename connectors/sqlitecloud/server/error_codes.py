@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 import apsw
-
-from conf.errors import SourceRefused, WireError
-from connectors.sqlitecloud.protocol.commands import UnknownCommand
-from connectors.sqlitecloud.protocol.messages import ServerError
+from silverfold.conf.errors import SourceRefused, WireError
+from silverfold.connectors.sqlitecloud.protocol.commands import UnknownCommand
+from silverfold.connectors.sqlitecloud.protocol.messages import ServerError
 
 NOT_FOUND: Final = "10001"
 COMMAND: Final = "10002"

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal
 
-from connectors.sqlitecloud.server.pubsub.capture import CaptureMode
-from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
+from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode
+from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 
 
 class Pacing(StrEnum):

@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from conf.errors import SourceRefused
-from connectors.sqlitecloud.protocol.encode import encode_array, encode_chunk, encode_rowset
-from connectors.sqlitecloud.protocol.messages import Column, Rowset, RowsetChunk, Value
-from connectors.sqlitecloud.protocol.rowsets import CHUNKS_END
-from connectors.sqlitecloud.server.error_codes import INTERNAL
-from connectors.sqlitecloud.server.transactions import Rows, Written
+from silverfold.conf.errors import SourceRefused
+from silverfold.connectors.sqlitecloud.protocol.encode import encode_array, encode_chunk, encode_rowset
+from silverfold.connectors.sqlitecloud.protocol.messages import Column, Rowset, RowsetChunk, Value
+from silverfold.connectors.sqlitecloud.protocol.rowsets import CHUNKS_END
+from silverfold.connectors.sqlitecloud.server.error_codes import INTERNAL
+from silverfold.connectors.sqlitecloud.server.transactions import Rows, Written
 
 _LONGEST_FRAME: Final = 64 << 20
 """Bytes: no client accepts a longer frame, whatever MAXROWSET says."""

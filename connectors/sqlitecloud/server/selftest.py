@@ -8,9 +8,8 @@ from functools import partial
 from typing import Final
 
 import apsw
-
-from conf.errors import SourceRefused
-from connectors.sqlitecloud.protocol.encode import (
+from silverfold.conf.errors import SourceRefused
+from silverfold.connectors.sqlitecloud.protocol.encode import (
     encode_array,
     encode_command,
     encode_json,
@@ -18,10 +17,10 @@ from connectors.sqlitecloud.protocol.encode import (
     encode_value,
     encode_zero_text,
 )
-from connectors.sqlitecloud.protocol.messages import Column, Value
-from connectors.sqlitecloud.server.error_codes import COMMAND
-from connectors.sqlitecloud.server.results import ClientKeys, rows_frames, table_frame
-from connectors.sqlitecloud.server.transactions import Rows
+from silverfold.connectors.sqlitecloud.protocol.messages import Column, Value
+from silverfold.connectors.sqlitecloud.server.error_codes import COMMAND
+from silverfold.connectors.sqlitecloud.server.results import ClientKeys, rows_frames, table_frame
+from silverfold.connectors.sqlitecloud.server.transactions import Rows
 
 _ENOUGH: Final = 1 << 20
 _KEYWORDS: Final = ["REINDEX", *sorted(apsw.keywords - {"REINDEX", "PRIMARY"}), "PRIMARY"]

@@ -13,10 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import IO, Final
 
-from conf.errors import ConfigError, SourceRefused
-from connectors.common.closeable import Closeable
-from connectors.sqlitecloud.server.database import Database, MemoryDatabase
-from connectors.sqlitecloud.server.error_codes import GENERIC, NOT_FOUND
+from silverfold.conf.errors import ConfigError, SourceRefused
+from silverfold.connectors.common.closeable import Closeable
+from silverfold.connectors.sqlitecloud.server.database import Database, MemoryDatabase
+from silverfold.connectors.sqlitecloud.server.error_codes import GENERIC, NOT_FOUND
 
 MEMORY: Final = ":memory:"
 """The name by which a session requests an in-memory database."""

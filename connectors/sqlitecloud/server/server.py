@@ -21,14 +21,13 @@ from typing import Self
 from urllib.parse import quote, urlencode
 
 import structlog
-
-from conf.errors import ConfigError
-from connectors.common.server_thread import Server, listen
-from connectors.common.transport import Address, load_certificate
-from connectors.sqlitecloud.server.connection import Clients, serve_client
-from connectors.sqlitecloud.server.options import ServerOptions
-from connectors.sqlitecloud.server.served_databases import Databases
-from connectors.sqlitecloud.server.state import Credentials, Served, ServedSession
+from silverfold.conf.errors import ConfigError
+from silverfold.connectors.common.server_thread import Server, listen
+from silverfold.connectors.common.transport import Address, load_certificate
+from silverfold.connectors.sqlitecloud.server.connection import Clients, serve_client
+from silverfold.connectors.sqlitecloud.server.options import ServerOptions
+from silverfold.connectors.sqlitecloud.server.served_databases import Databases
+from silverfold.connectors.sqlitecloud.server.state import Credentials, Served, ServedSession
 
 
 class SqliteCloudServer(Server):

@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from itertools import count
 
-from conf.errors import SourceRefused
-from connectors.sqlitecloud.protocol.messages import PubSubTicket
-from connectors.sqlitecloud.server.database import Database
-from connectors.sqlitecloud.server.error_codes import GENERIC, NOT_FOUND
-from connectors.sqlitecloud.server.options import ServerOptions
-from connectors.sqlitecloud.server.pubsub.broker import Broker
-from connectors.sqlitecloud.server.pubsub.capture import TableChanges
-from connectors.sqlitecloud.server.pubsub.outbox import Outbox
-from connectors.sqlitecloud.server.results import ClientKeys
-from connectors.sqlitecloud.server.served_databases import MEMORY, Databases, Upload
-from connectors.sqlitecloud.server.transactions import Transactions
+from silverfold.conf.errors import SourceRefused
+from silverfold.connectors.sqlitecloud.protocol.messages import PubSubTicket
+from silverfold.connectors.sqlitecloud.server.database import Database
+from silverfold.connectors.sqlitecloud.server.error_codes import GENERIC, NOT_FOUND
+from silverfold.connectors.sqlitecloud.server.options import ServerOptions
+from silverfold.connectors.sqlitecloud.server.pubsub.broker import Broker
+from silverfold.connectors.sqlitecloud.server.pubsub.capture import TableChanges
+from silverfold.connectors.sqlitecloud.server.pubsub.outbox import Outbox
+from silverfold.connectors.sqlitecloud.server.results import ClientKeys
+from silverfold.connectors.sqlitecloud.server.served_databases import MEMORY, Databases, Upload
+from silverfold.connectors.sqlitecloud.server.transactions import Transactions
 
 
 @dataclass(frozen=True)

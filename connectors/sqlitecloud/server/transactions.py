@@ -13,11 +13,10 @@ from typing import Final, NamedTuple
 import apsw
 import apsw.ext
 import structlog
-
-from connectors.sqlitecloud.protocol.messages import Column, RawText, Value
-from connectors.sqlitecloud.protocol.sql_splitter import first_word
-from connectors.sqlitecloud.server.database import Database
-from connectors.sqlitecloud.server.pubsub.capture import CaptureMode, TableChanges, Unreportable, capture_for
+from silverfold.connectors.sqlitecloud.protocol.messages import Column, RawText, Value
+from silverfold.connectors.sqlitecloud.protocol.sql_splitter import first_word
+from silverfold.connectors.sqlitecloud.server.database import Database
+from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode, TableChanges, Unreportable, capture_for
 
 _ENDS: Final = frozenset({"COMMIT", "END", "RELEASE"})
 _CONTROLS: Final = _ENDS | {"BEGIN", "SAVEPOINT", "ROLLBACK"}

@@ -7,12 +7,12 @@ from functools import partial
 from io import BytesIO
 from typing import Final
 
-from conf.errors import SourceRefused
-from connectors.sqlitecloud.protocol.commands import Command
-from connectors.sqlitecloud.protocol.encode import OK, encode_array, encode_value
-from connectors.sqlitecloud.server.error_codes import COMMAND
-from connectors.sqlitecloud.server.served_databases import PART, Upload, serialize_database
-from connectors.sqlitecloud.server.state import ServedSession
+from silverfold.conf.errors import SourceRefused
+from silverfold.connectors.sqlitecloud.protocol.commands import Command
+from silverfold.connectors.sqlitecloud.protocol.encode import OK, encode_array, encode_value
+from silverfold.connectors.sqlitecloud.server.error_codes import COMMAND
+from silverfold.connectors.sqlitecloud.server.served_databases import PART, Upload, serialize_database
+from silverfold.connectors.sqlitecloud.server.state import ServedSession
 
 
 def take_part(session: ServedSession, part: bytes) -> Iterator[bytes]:

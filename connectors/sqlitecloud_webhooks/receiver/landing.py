@@ -21,11 +21,11 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from conf.errors import InvalidValue
-from connectors.base import Boundary, Frame, Kind, mark
-from connectors.sqlitecloud_webhooks.protocol.landed.columns import MOST_COLUMNS, announcement
-from connectors.sqlitecloud_webhooks.protocol.gate import Refusal
-from connectors.sqlitecloud_webhooks.protocol.landed.messages import column_names, parse_body, source_table
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.base import Boundary, Frame, Kind, mark
+from silverfold.connectors.sqlitecloud_webhooks.protocol.gate import Refusal
+from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.columns import MOST_COLUMNS, announcement
+from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.messages import column_names, parse_body, source_table
 
 MOST_STREAMS: Final = 10_000
 """Maximum streams whose announced columns are remembered. Beyond it, all are announced again."""

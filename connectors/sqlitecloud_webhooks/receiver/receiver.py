@@ -17,15 +17,21 @@ from weakref import WeakValueDictionary
 
 import structlog
 from aiohttp import web
-
-from conf.errors import ConfigError, SilverfoldError, SourceUnavailable
-from connectors.base import Feed, FrameSink, Resume
-from connectors.common.transport import load_certificate
-from connectors.sqlitecloud_webhooks.address import listening_address, table_at_source
-from connectors.sqlitecloud_webhooks.options import WebhookOptions
-from connectors.sqlitecloud_webhooks.protocol.gate import NOT_LANDED, TOO_LARGE, TOO_SLOW, Gate, Head, Refusal
-from connectors.sqlitecloud_webhooks.receiver.landing import Landing
-from connectors.sqlitecloud_webhooks.receiver.listening import Listening
+from silverfold.conf.errors import ConfigError, SilverfoldError, SourceUnavailable
+from silverfold.connectors.base import Feed, FrameSink, Resume
+from silverfold.connectors.common.transport import load_certificate
+from silverfold.connectors.sqlitecloud_webhooks.address import listening_address, table_at_source
+from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions
+from silverfold.connectors.sqlitecloud_webhooks.protocol.gate import (
+    NOT_LANDED,
+    TOO_LARGE,
+    TOO_SLOW,
+    Gate,
+    Head,
+    Refusal,
+)
+from silverfold.connectors.sqlitecloud_webhooks.receiver.landing import Landing
+from silverfold.connectors.sqlitecloud_webhooks.receiver.listening import Listening
 
 READ_AT_ONCE: Final = 64 << 20
 """Maximum bytes of long bodies in flight to the sink; at least four of the longest are allowed."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
-from conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, WireError
-from connectors.wire.framing.headers import header_reader
-from connectors.wire.framing.settings import Framing
-from connectors.wire.sbe.schema.model import Buffer, ByteOrder
+from silverfold.conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, WireError
+from silverfold.connectors.wire.framing.headers import header_reader
+from silverfold.connectors.wire.framing.settings import Framing
+from silverfold.connectors.wire.sbe.schema.model import Buffer, ByteOrder
 
 Measure: TypeAlias = Callable[[Buffer], int]
 """Returns the length of the message at the beginning of a buffer. Raises TruncatedMessage, or InvalidValue

@@ -6,8 +6,8 @@ import struct
 from collections.abc import Callable
 from functools import cache
 
-from conf.errors import InvalidValue
-from connectors.wire.framing.settings import FixedHeader, Number
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.wire.framing.settings import FixedHeader, Number
 
 CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 """Maps a size in bytes to the `struct` code of an unsigned integer."""

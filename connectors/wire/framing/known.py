@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from connectors.wire.framing.settings import EncodingType, FixedHeader, Framing, Mark, Number
+from silverfold.connectors.wire.framing.settings import EncodingType, FixedHeader, Framing, Mark, Number
 
 _SIZE = FixedHeader(2, (Number("length", 0, 2),))
 _B3 = FixedHeader(4, (Number("length", 0, 2),), (Mark(2, "50eb"),))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from connectors.wire.sbe.schema.model import ByteOrder
+from silverfold.connectors.wire.sbe.schema.model import ByteOrder
 
 LARGEST = 16 * 1024 * 1024
 """Default for the longest accepted message, in bytes."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping, Sequence
 
-from conf.errors import OversizedMessage
-from connectors.wire.framing.headers import CODES
-from connectors.wire.framing.settings import FixedHeader, Framing, Number
-from connectors.wire.sbe.schema.model import ByteOrder
+from silverfold.conf.errors import OversizedMessage
+from silverfold.connectors.wire.framing.headers import CODES
+from silverfold.connectors.wire.framing.settings import FixedHeader, Framing, Number
+from silverfold.connectors.wire.sbe.schema.model import ByteOrder
 
 SEQUENCE = "sequence"
 """Name of the header number that the writer increments, from 1 on: per packet, or per message in the frame header."""

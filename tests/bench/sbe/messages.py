@@ -6,9 +6,9 @@ import random
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from connectors.wire.sbe.codec.encode import encode
-from connectors.wire.sbe.schema.load import load_schema
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.connectors.wire.sbe.codec.encode import encode
+from silverfold.connectors.wire.sbe.schema.load import load_schema
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 FOLDER = Path(__file__).parent
 DISTINCT = 1_000

@@ -14,18 +14,18 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import structlog
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from silverfold.conf.model import Commit
+from silverfold.connectors.base import Boundary, Frame, Kind, Receiver, Resume
+from silverfold.connectors.sqlitecloud.client.client import connect
+from silverfold.connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver
+from silverfold.jobs.receive import collect_rarely
+from silverfold.pipelines.landing.batch import FRAME_BYTES, Batch
+from silverfold.pipelines.landing.bronze_table import SCHEMA
+from silverfold.pipelines.landing.sink import BronzeSink
+from silverfold.pipelines.landing.writer import BronzeWriter
+from silverfold.pipelines.places import Place
 from structlog.testing import CapturingLogger
 
-from conf.model import Commit
-from connectors.base import Boundary, Frame, Kind, Receiver, Resume
-from connectors.sqlitecloud.client.client import connect
-from connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver
-from jobs.receive import collect_rarely
-from pipelines.landing.batch import FRAME_BYTES, Batch
-from pipelines.landing.bronze_table import SCHEMA
-from pipelines.landing.sink import BronzeSink
-from pipelines.landing.writer import BronzeWriter
-from pipelines.places import Place
 from tests.bench.sqlitecloud.source import DISTINCT, TABLE, Sent, Source, feed_at, frames, source
 from tests.support.waiting import until
 

@@ -13,15 +13,14 @@ from random import Random
 
 import apsw
 import structlog
-
-from connectors.base import Feed
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.encode import encode_json
-from connectors.sqlitecloud.server.options import Pacing, ServerOptions
-from connectors.sqlitecloud.server.pubsub.broker import Topic
-from connectors.sqlitecloud.server.pubsub.capture import RowChange, TableChanges
-from connectors.sqlitecloud.server.pubsub.dialect import Dialect, sender_text, table_text
-from connectors.sqlitecloud.server.server import SqliteCloudServer, tls_context
+from silverfold.connectors.base import Feed
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.protocol.encode import encode_json
+from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
+from silverfold.connectors.sqlitecloud.server.pubsub.broker import Topic
+from silverfold.connectors.sqlitecloud.server.pubsub.capture import RowChange, TableChanges
+from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, sender_text, table_text
+from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer, tls_context
 
 DATABASE, TABLE, KEY = "shop.db", "orders", ("id",)
 CREATED = f"CREATE TABLE {TABLE}(id INTEGER PRIMARY KEY, customer TEXT, total REAL, quantity INTEGER, note TEXT)"

@@ -16,16 +16,16 @@ from pathlib import Path
 import structlog
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from silverfold.conf.model import Settings
+from silverfold.connectors.base import Feed
+from silverfold.connectors.sqlitecloud.client.client import Client, connect
+from silverfold.connectors.sqlitecloud.connector import CONNECTOR
+from silverfold.jobs.build import run
+from silverfold.jobs.receive import until_stopped
+from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.spark.session import start_spark
 
-from conf.model import Settings
-from connectors.base import Feed
-from connectors.sqlitecloud.client.client import Client, connect
-from connectors.sqlitecloud.connector import CONNECTOR
-from jobs.build import run
-from jobs.receive import until_stopped
-from pipelines.applying.build import FeedBuild
-from pipelines.places import Places
-from pipelines.spark.session import start_spark
 from tests.bench.silver import settings_at, timed
 from tests.bench.sqlitecloud.source import TABLE, Sent, feed_at, source
 

@@ -10,15 +10,15 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from multiprocessing.connection import Connection
 
 from aiohttp import web
+from silverfold.conf.secrets import Secret
+from silverfold.connectors.base import Feed
+from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
+from silverfold.connectors.sqlitecloud_webhooks.receiver.receiver import WebhookReceiver
+from silverfold.connectors.sqlitecloud_webhooks.server import DATABASE, TABLE, Orders
+from silverfold.jobs.receive import collect_rarely
+from silverfold.pipelines.places import Place
 
-from conf.secrets import Secret
-from connectors.base import Feed
-from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
-from connectors.sqlitecloud_webhooks.protocol.signing import Signing
-from connectors.sqlitecloud_webhooks.receiver.receiver import WebhookReceiver
-from connectors.sqlitecloud_webhooks.server import DATABASE, TABLE, Orders
-from jobs.receive import collect_rarely
-from pipelines.places import Place
 from tests.bench.sqlitecloud.landing import Spent, at_a_place, landing_at, median, now, since
 from tests.support.webhooks import free_port
 

@@ -1,4 +1,5 @@
-from connectors.common.backoff import Backoff
+from silverfold.connectors.common.backoff import Backoff
+
 from tests.support.chance import Highest
 
 

@@ -3,9 +3,8 @@
 import asyncio
 
 import pytest
-
-from conf.errors import SourceUnavailable
-from connectors.common.tasks import until_first_ends
+from silverfold.conf.errors import SourceUnavailable
+from silverfold.connectors.common.tasks import until_first_ends
 
 
 async def until_cancelled(cleaned):

@@ -4,10 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 
 import pytest
-
-from conf.errors import SourceUnavailable
-from connectors.base import ReferenceUpdate
-from connectors.common.update_queue import UpdateQueue
+from silverfold.conf.errors import SourceUnavailable
+from silverfold.connectors.base import ReferenceUpdate
+from silverfold.connectors.common.update_queue import UpdateQueue
 
 FIRST, SECOND = ReferenceUpdate(True, []), ReferenceUpdate(False, [])
 

@@ -13,18 +13,18 @@ from typing import Any
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
+from silverfold.connectors.base import Cut, CutStatistics, Kind, mark
+from silverfold.connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
+from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.deephaven.decoder.decoder import DeephavenDecoder
+from silverfold.connectors.deephaven.options import DeephavenOptions
+from silverfold.connectors.deephaven.protocol.binding import bind
+from silverfold.connectors.deephaven.protocol.session import Session
+from silverfold.connectors.deephaven.receiver.epoch import Epoch
+from silverfold.connectors.wire.sbe.schema.load import with_byte_order
+from silverfold.pipelines.applying.cuts import read_cuts
+from silverfold.pipelines.landing.bronze import read_cut, read_frames
 
-from connectors.base import Cut, CutStatistics, Kind, mark
-from connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
-from connectors.common.backoff import Backoff
-from connectors.deephaven.decoder.decoder import DeephavenDecoder
-from connectors.deephaven.options import DeephavenOptions
-from connectors.deephaven.protocol.binding import bind
-from connectors.deephaven.protocol.session import Session
-from connectors.deephaven.receiver.epoch import Epoch
-from connectors.wire.sbe.schema.load import with_byte_order
-from pipelines.applying.cuts import read_cuts
-from pipelines.landing.bronze import read_cut, read_frames
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven_columns import CASES, written
 from tests.support.deephaven_vectors import VECTORS, Vector, builtin_roles, of_kind

@@ -8,9 +8,8 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from connectors.deephaven.server.filters.filters import bind_filter
-from connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.connectors.deephaven.server.filters.filters import bind_filter
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 
 NAN, INFINITY = float("nan"), float("inf")
 

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import pytest
+from silverfold.conf.errors import RemoteProtocolError, UnknownTemplate
+from silverfold.connectors.deephaven.client.client import TableClient
+from silverfold.connectors.deephaven.client.listener import Notifier
+from silverfold.connectors.deephaven.client.table_listener import TableListener
+from silverfold.connectors.deephaven.protocol import control
+from silverfold.connectors.deephaven.protocol.columns.decode import (
+    check_column,
+    decode_column,
+    decode_removed,
+    encode_removed,
+)
+from silverfold.connectors.deephaven.protocol.frames import PrefixCounts, frame
+from silverfold.connectors.deephaven.protocol.messages import BadFrame, SubscribeMode, TableSubscribe, TableUnsubscribe
+from silverfold.connectors.deephaven.protocol.session import Session
+from silverfold.connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.deephaven.server.server import TableServer
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.connectors.wire.sbe.schema.load import load_schema
 
-from conf.errors import RemoteProtocolError, UnknownTemplate
-from connectors.deephaven.client.client import TableClient
-from connectors.deephaven.client.listener import Notifier
-from connectors.deephaven.client.table_listener import TableListener
-from connectors.deephaven.protocol import control
-from connectors.deephaven.protocol.columns.decode import check_column, decode_column, decode_removed, encode_removed
-from connectors.deephaven.protocol.frames import PrefixCounts, frame
-from connectors.deephaven.protocol.messages import BadFrame, SubscribeMode, TableSubscribe, TableUnsubscribe
-from connectors.deephaven.protocol.session import Session
-from connectors.deephaven.protocol.types import TYPES
-from connectors.deephaven.server.server import TableServer
-from connectors.deephaven.server.tables.live_table import LiveTable
-from connectors.wire.sbe.schema.load import load_schema
 from tests.support.deephaven_columns import CASES, encoded, pairs, readable, written
 from tests.support.deephaven_vectors import OTHER_SCHEMA, builtin_roles, other_roles
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-
-from conf.errors import (
+from silverfold.conf.errors import (
     InvalidValue,
     LocalProtocolError,
     OversizedMessage,
@@ -14,10 +13,10 @@ from conf.errors import (
     SilverfoldError,
     TruncatedMessage,
 )
-from connectors.deephaven.protocol import control
-from connectors.deephaven.protocol.frames import PrefixCounts, frame
-from connectors.deephaven.protocol.handshake import Expected
-from connectors.deephaven.protocol.messages import (
+from silverfold.connectors.deephaven.protocol import control
+from silverfold.connectors.deephaven.protocol.frames import PrefixCounts, frame
+from silverfold.connectors.deephaven.protocol.handshake import Expected
+from silverfold.connectors.deephaven.protocol.messages import (
     BadFrame,
     ColumnReceived,
     Event,
@@ -25,8 +24,9 @@ from connectors.deephaven.protocol.messages import (
     UpdateBegan,
     UpdateVoided,
 )
-from connectors.deephaven.protocol.session import Session
-from connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.deephaven.protocol.session import Session
+from silverfold.connectors.deephaven.protocol.types import TYPES
+
 from tests.support.deephaven_session import (
     BEGIN,
     BOTH,

@@ -10,18 +10,18 @@ from importlib.resources import files
 from random import Random
 
 import pytest
+from silverfold.connectors.deephaven.client.client import TableClient
+from silverfold.connectors.deephaven.client.table_listener import TableListener
+from silverfold.connectors.deephaven.protocol.control import encode_begin, encode_connection_response
+from silverfold.connectors.deephaven.protocol.frames import PrefixCounts, frame
+from silverfold.connectors.deephaven.protocol.messages import SubscribeMode, SubscribeResponse, SubscriptionError
+from silverfold.connectors.deephaven.protocol.schemas import load_roles
+from silverfold.connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.deephaven.server.server import TableServer
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.connectors.deephaven.server.workload import Changer
+from silverfold.connectors.wire.sbe.schema.load import load_schema
 
-from connectors.deephaven.client.client import TableClient
-from connectors.deephaven.client.table_listener import TableListener
-from connectors.deephaven.protocol.control import encode_begin, encode_connection_response
-from connectors.deephaven.protocol.frames import PrefixCounts, frame
-from connectors.deephaven.protocol.messages import SubscribeMode, SubscribeResponse, SubscriptionError
-from connectors.deephaven.protocol.schemas import load_roles
-from connectors.deephaven.protocol.types import TYPES
-from connectors.deephaven.server.server import TableServer
-from connectors.deephaven.server.tables.live_table import LiveTable
-from connectors.deephaven.server.workload import Changer
-from connectors.wire.sbe.schema.load import load_schema
 from tests.support.deephaven_peer import PATIENCE, Peer
 from tests.support.waiting import wait_until
 
@@ -273,7 +273,7 @@ def test_a_client_has_a_bounded_number_of_subscriptions() -> None:
 
 
 def test_a_users_own_schema_is_spoken_with_its_ids_and_byte_order() -> None:
-    xml = (files("connectors.deephaven") / "schema.xml").read_text()
+    xml = (files("silverfold.connectors.deephaven") / "schema.xml").read_text()
     xml = xml.replace('byteOrder="littleEndian"', 'byteOrder="bigEndian"')
     xml = re.sub(r'(<sbe:message name="\w+" id=")(\d+)', lambda found: f"{found[1]}{int(found[2]) + 1000}", xml)
     xml = xml.replace('<validValue name="SNAPSHOT_ONLY">2<', '<validValue name="SNAPSHOT_ONLY">9<')

@@ -6,15 +6,15 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-
-from connectors.deephaven.protocol.messages import (
+from silverfold.connectors.deephaven.protocol.messages import (
     SubscribeMode,
     SubscribeResponse,
     SubscriptionError,
 )
-from connectors.deephaven.protocol.types import TYPES
-from connectors.deephaven.server.server import TableServer
-from connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.deephaven.server.server import TableServer
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+
 from tests.support.deephaven_peer import Peer
 
 SNAPSHOT, BOTH, UPDATES = SubscribeMode.SNAPSHOT_ONLY, SubscribeMode.SNAPSHOT_WITH_UPDATES, SubscribeMode.UPDATES_ONLY

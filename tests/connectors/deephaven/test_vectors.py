@@ -7,20 +7,20 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-
-from conf.errors import OversizedMessage, SilverfoldError, TruncatedMessage, WireError
-from connectors.deephaven.protocol import control
-from connectors.deephaven.protocol.columns.decode import (
+from silverfold.conf.errors import OversizedMessage, SilverfoldError, TruncatedMessage, WireError
+from silverfold.connectors.deephaven.protocol import control
+from silverfold.connectors.deephaven.protocol.columns.decode import (
     decode_column,
     decode_removed,
     encode_column,
     encode_removed,
     read_column,
 )
-from connectors.deephaven.protocol.columns.values import Decimals, Fixed, Lists
-from connectors.deephaven.protocol.frames import FrameCutter, PrefixCounts, frame
-from connectors.deephaven.protocol.messages import TableSubscribe, TableUnsubscribe
-from connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.deephaven.protocol.columns.values import Decimals, Fixed, Lists
+from silverfold.connectors.deephaven.protocol.frames import FrameCutter, PrefixCounts, frame
+from silverfold.connectors.deephaven.protocol.messages import TableSubscribe, TableUnsubscribe
+from silverfold.connectors.deephaven.protocol.types import TYPES
+
 from tests.support.deephaven_vectors import VECTORS, Vector, builtin_roles, column_vectors, of_kind
 
 MESSAGES = of_kind("message")

@@ -8,14 +8,14 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from silverfold.conf.errors import ProtocolError, WireError
+from silverfold.connectors.deephaven.protocol import control
+from silverfold.connectors.deephaven.protocol.columns.decode import decode_column, decode_removed
+from silverfold.connectors.deephaven.protocol.frames import frame
+from silverfold.connectors.deephaven.protocol.handshake import calibrate, roles_of_epoch
+from silverfold.connectors.deephaven.protocol.messages import BadFrame, SubscribeMode
+from silverfold.connectors.deephaven.protocol.session import Session
 
-from conf.errors import ProtocolError, WireError
-from connectors.deephaven.protocol import control
-from connectors.deephaven.protocol.columns.decode import decode_column, decode_removed
-from connectors.deephaven.protocol.frames import frame
-from connectors.deephaven.protocol.handshake import calibrate, roles_of_epoch
-from connectors.deephaven.protocol.messages import BadFrame, SubscribeMode
-from connectors.deephaven.protocol.session import Session
 from tests.support.deephaven_columns import CASES, encoded, written
 from tests.support.deephaven_vectors import VECTORS, builtin_roles, other_roles
 

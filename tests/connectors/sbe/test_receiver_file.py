@@ -13,17 +13,17 @@ from random import Random
 
 import pytest
 import structlog
+from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
+from silverfold.connectors.base import Kind, Resume
+from silverfold.connectors.sbe.connector import CONNECTOR
+from silverfold.connectors.sbe.receiver.growing import GrowingFile
+from silverfold.connectors.sbe.receiver.receiver import SbeReceiver
+from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.writer import FrameWriter
+from silverfold.pipelines.landing.bronze import read_frames
+from silverfold.pipelines.landing.receiving import receive
+from silverfold.pipelines.places import Places
 
-from conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
-from connectors.base import Kind, Resume
-from connectors.sbe.connector import CONNECTOR
-from connectors.sbe.receiver.growing import GrowingFile
-from connectors.sbe.receiver.receiver import SbeReceiver
-from connectors.wire.framing.known import FRAMINGS
-from connectors.wire.framing.writer import FrameWriter
-from pipelines.landing.bronze import read_frames
-from pipelines.landing.receiving import receive
-from pipelines.places import Places
 from tests.support.sbe_receiving import SECURITIES, STREAM, TEXT, Sink, epoch, feed_of, receiver
 from tests.support.waiting import until
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
-
-from conf.errors import ConfigError
-from connectors.sbe.decoder.rows import decode, errors
-from connectors.wire.sbe.columnar.options import ColumnOptions
+from silverfold.conf.errors import ConfigError
+from silverfold.connectors.sbe.decoder.rows import decode, errors
+from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

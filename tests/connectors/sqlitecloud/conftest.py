@@ -8,9 +8,8 @@ from pathlib import Path
 
 import apsw
 import pytest
-
-from connectors.sqlitecloud.server.options import ServerOptions
-from connectors.sqlitecloud.server.server import SqliteCloudServer
+from silverfold.connectors.sqlitecloud.server.options import ServerOptions
+from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 
 FOO = "CREATE TABLE foo(id INTEGER PRIMARY KEY, col1 TEXT, col2 TEXT)"
 

@@ -3,15 +3,15 @@
 import asyncio
 
 import pytest
-
-from conf.errors import (
+from silverfold.conf.errors import (
     RemoteProtocolError,
     SourceUnavailable,
     StatementRefused,
     UntrustedSource,
 )
-from connectors.sqlitecloud.protocol.encode import encode_error
-from connectors.sqlitecloud.protocol.messages import ServerError
+from silverfold.connectors.sqlitecloud.protocol.encode import encode_error
+from silverfold.connectors.sqlitecloud.protocol.messages import ServerError
+
 from tests.support.certificates import expired, of_a_stranger, server_of, trusted_file
 from tests.support.scsp_peer import OK, SECRET, TICKET, UUID, Peer
 from tests.support.sqlitecloud_client import chunk, run, saying, take

@@ -8,16 +8,16 @@ import json
 
 import apsw
 import pytest
+from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
+from silverfold.connectors.base import Resume
+from silverfold.connectors.sqlitecloud.options import SqliteCloudTable
+from silverfold.connectors.sqlitecloud.protocol.encode import encode_error, encode_json, encode_rowset
+from silverfold.connectors.sqlitecloud.protocol.messages import Column, Rowset, ServerError
+from silverfold.connectors.sqlitecloud.receiver import capture_tasks
+from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
+from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode
+from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 
-from conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
-from connectors.base import Resume
-from connectors.sqlitecloud.options import SqliteCloudTable
-from connectors.sqlitecloud.protocol.encode import encode_error, encode_json, encode_rowset
-from connectors.sqlitecloud.protocol.messages import Column, Rowset, ServerError
-from connectors.sqlitecloud.receiver import capture_tasks
-from connectors.sqlitecloud.server.options import Pacing, ServerOptions
-from connectors.sqlitecloud.server.pubsub.capture import CaptureMode
-from connectors.sqlitecloud.server.server import SqliteCloudServer
 from tests.support.scsp_peer import OK, TICKET, Peer, scripted, spelt
 from tests.support.sqlitecloud_receiving import Sink, database, receiver_at, receiving, stored, url
 from tests.support.waiting import until

@@ -6,10 +6,10 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from silverfold.connectors.sqlitecloud.protocol.encode import encode_value
+from silverfold.connectors.sqlitecloud.server import served_databases
+from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 
-from connectors.sqlitecloud.protocol.encode import encode_value
-from connectors.sqlitecloud.server import served_databases
-from connectors.sqlitecloud.server.server import SqliteCloudServer
 from tests.support.sqlitecloud_peer import Peer, plain, writer
 
 
@@ -37,7 +37,7 @@ def download(peer: Peer, name: str) -> bytes:
 def test_a_database_is_downloaded_as_it_stands_and_uploaded_by_another_name(
     server: SqliteCloudServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("connectors.sqlitecloud.server.transfers.PART", 777)
+    monkeypatch.setattr("silverfold.connectors.sqlitecloud.server.transfers.PART", 777)
     with writer(server) as peer:
         peer.ask("INSERT INTO foo VALUES (1, 'a', 'b')")
         octets = download(peer, "shop.db")

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
+from silverfold.conf.errors import SilverfoldError, UndecodableFrame
+from silverfold.conf.load import load_settings
+from silverfold.conf.model import Build, CutLimits
+from silverfold.connectors.base import Feed, mark
+from silverfold.connectors.sqlitecloud_webhooks.connector import CONNECTOR
+from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
+from silverfold.connectors.sqlitecloud_webhooks.receiver.landing import Landing
+from silverfold.connectors.sqlitecloud_webhooks.server import DATABASE, WebhookSource
+from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.holding.quarantine_log import Hold, quarantined, skip
+from silverfold.pipelines.landing.batch import Batch
+from silverfold.pipelines.landing.receiving import receive
+from silverfold.pipelines.landing.writer import BronzeWriter
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.store import open_table
+from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
 
-from conf.errors import SilverfoldError, UndecodableFrame
-from conf.load import load_settings
-from conf.model import Build, CutLimits
-from connectors.base import Feed, mark
-from connectors.sqlitecloud_webhooks.connector import CONNECTOR
-from connectors.sqlitecloud_webhooks.protocol.signing import Signing
-from connectors.sqlitecloud_webhooks.receiver.landing import Landing
-from connectors.sqlitecloud_webhooks.server import DATABASE, WebhookSource
-from pipelines.applying.build import FeedBuild
-from pipelines.holding.quarantine_log import Hold, quarantined, skip
-from pipelines.landing.batch import Batch
-from pipelines.landing.receiving import receive
-from pipelines.landing.writer import BronzeWriter
-from pipelines.places import Places
-from pipelines.store import open_table
-from pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.building_once import all_rows, build_once
 from tests.support.commits import dying_at_commit
 from tests.support.deaths import Died

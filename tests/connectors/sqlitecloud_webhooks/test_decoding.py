@@ -10,13 +10,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from silverfold.conf.errors import InvalidValue, WireError
+from silverfold.connectors.base import ControlFrame
+from silverfold.connectors.sqlitecloud_webhooks.decoder import ChangeReader
+from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.columns import (
+    MOST_COLUMNS,
+    announcement,
+    columns_of,
+    read_context,
+)
+from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.messages import SourceTable, read_webhook
+from silverfold.connectors.sqlitecloud_webhooks.reference import WebhookReferenceReader
 
-from conf.errors import InvalidValue, WireError
-from connectors.base import ControlFrame
-from connectors.sqlitecloud_webhooks.decoder import ChangeReader
-from connectors.sqlitecloud_webhooks.protocol.landed.columns import MOST_COLUMNS, announcement, columns_of, read_context
-from connectors.sqlitecloud_webhooks.protocol.landed.messages import SourceTable, read_webhook
-from connectors.sqlitecloud_webhooks.reference import WebhookReferenceReader
 from tests.support.webhooks import STREAM, TOLD, options, reader, table, vectors, webhook
 
 GOOD, MALFORMED = vectors("webhooks"), vectors("malformed")

@@ -10,10 +10,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
-
-from conf.errors import SourceRefused, SourceUnavailable
-from connectors.sqlitecloud_webhooks.protocol.signing import Signing
-from connectors.sqlitecloud_webhooks.server import Orders, WebhookSource
+from silverfold.conf.errors import SourceRefused, SourceUnavailable
+from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
+from silverfold.connectors.sqlitecloud_webhooks.server import Orders, WebhookSource
 
 SIGNING = Signing("X-Sig")
 

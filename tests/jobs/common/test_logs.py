@@ -4,8 +4,7 @@ import json
 
 import pytest
 import structlog
-
-from jobs.common.logs import start_logs
+from silverfold.jobs.common.logs import start_logs
 
 
 @pytest.fixture(autouse=True)

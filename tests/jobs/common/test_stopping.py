@@ -8,12 +8,11 @@ import sys
 import time
 
 import pytest
-
-from jobs.common.stopping import stopped_by_signals
+from silverfold.jobs.common.stopping import stopped_by_signals
 
 PROGRAM = """
 import time
-from jobs.common.stopping import stopped_by_signals
+from silverfold.jobs.common.stopping import stopped_by_signals
 
 with stopped_by_signals() as stop:
     print("ready", flush=True)
@@ -53,7 +52,7 @@ def test_one_signal_leaves_it_the_time_to_end_in_order_also_where_it_is_sent_twi
 
 BUSY = """
 import os, signal, threading
-from jobs.common.stopping import stopped_by_signals
+from silverfold.jobs.common.stopping import stopped_by_signals
 
 with stopped_by_signals() as stop:
     parent = os.getpid()

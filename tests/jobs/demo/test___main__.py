@@ -21,20 +21,20 @@ from typing import Any
 import pytest
 import structlog
 from rich.console import Console
+from silverfold.conf.errors import SilverfoldError, SparkUnavailable, StoreUnavailable, UndecodableFrame
+from silverfold.conf.secrets import Secret
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.jobs import cli
+from silverfold.jobs.common.context import Invocation
+from silverfold.jobs.demo.conf import write_conf
+from silverfold.jobs.demo.follow import FeedFollower
+from silverfold.jobs.demo.receiver import ReceiverProcess
+from silverfold.jobs.demo.show import Progress
+from silverfold.jobs.demo.stage import perform
+from silverfold.pipelines.applying.build import Step
+from silverfold.pipelines.planning.plan import Plan, State
+from silverfold.pipelines.reading.status import FeedStatus, TableState, TableStatus
 
-from conf.errors import SilverfoldError, SparkUnavailable, StoreUnavailable, UndecodableFrame
-from conf.secrets import Secret
-from connectors.deephaven.server.tables.live_table import LiveTable
-from jobs import cli
-from jobs.common.context import Invocation
-from jobs.demo.conf import write_conf
-from jobs.demo.follow import FeedFollower
-from jobs.demo.receiver import ReceiverProcess
-from jobs.demo.show import Progress
-from jobs.demo.stage import perform
-from pipelines.applying.build import Step
-from pipelines.planning.plan import Plan, State
-from pipelines.reading.status import FeedStatus, TableState, TableStatus
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -47,7 +47,7 @@ def running(*arguments: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Run the demo with its temporary folders inside ``folder``; end it in any case."""
     folder.mkdir(exist_ok=True)
     process = subprocess.Popen(
-        [sys.executable, "-m", "jobs.demo.__main__", *arguments],
+        [sys.executable, "-m", "silverfold.jobs.demo.__main__", *arguments],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
@@ -110,7 +110,7 @@ def test_a_short_demo_shows_everything_and_proves_it(tmp_path: Path) -> None:
 
 
 def silverfold(*arguments: str) -> str:
-    command = [sys.executable, "-m", "jobs.cli", *arguments]
+    command = [sys.executable, "-m", "silverfold.jobs.cli", *arguments]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=GENEROUS).stdout
 
 
@@ -168,7 +168,7 @@ def test_what_ends_with_the_demo_is_told_to_its_log(tmp_path: Path, monkeypatch:
             )
             raise SparkUnavailable("no Java")
 
-        monkeypatch.setattr("jobs.demo.stage.start_spark", connect_and_fail)
+        monkeypatch.setattr("silverfold.jobs.demo.stage.start_spark", connect_and_fail)
         with pytest.raises(SparkUnavailable):
             perform(Invocation(environ={}), home, cleanup, Console(file=out, width=200), seconds=1, rows=10)
         cleanup.close()

@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-
-from connectors.deephaven.protocol.types import TYPES
-from connectors.deephaven.server.tables.live_table import LiveTable
-from jobs.demo.check import Difference, compare, has_row, read_silver, same
-from jobs.demo.show import differences_table
-from jobs.demo.tables import TABLES
-from pipelines.places import Place
+from silverfold.connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.jobs.demo.check import Difference, compare, has_row, read_silver, same
+from silverfold.jobs.demo.show import differences_table
+from silverfold.jobs.demo.tables import TABLES
+from silverfold.pipelines.places import Place
 
 COLUMNS = {"Sym": TYPES["String"], "Bid": TYPES["Double"], "Sizes": TYPES["IntArray"]}
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from connectors.base import Feed
-from connectors.sbe.connector import CONNECTOR
-from connectors.sbe.options import SbeOptions, SbeTable
-from jobs.cli import main
-from jobs.sbe import input as sbe_input
+from silverfold.connectors.base import Feed
+from silverfold.connectors.sbe.connector import CONNECTOR
+from silverfold.connectors.sbe.options import SbeOptions, SbeTable
+from silverfold.jobs.cli import main
+from silverfold.jobs.sbe import input as sbe_input
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 SBE = GOLDEN / "sbe"
@@ -296,7 +295,7 @@ def test_nothing_is_decoded_by_a_schema_that_is_not_valid(capsys, lines, schema)
 
 
 def test_a_message_is_printed_once_it_has_come_and_a_closed_pipe_is_no_error():
-    program = [sys.executable, "-m", "jobs.sbe.__main__", "decode", "--schema", SAMPLE, "--hex", "-"]
+    program = [sys.executable, "-m", "silverfold.jobs.sbe.__main__", "decode", "--schema", SAMPLE, "--hex", "-"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(program, **pipes) as running:
         watch = threading.Timer(60, running.kill)  # a line that never comes must not hang the tests

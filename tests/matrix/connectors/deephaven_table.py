@@ -7,8 +7,9 @@ from decimal import Decimal
 from random import Random
 from typing import Any, NamedTuple
 
-from connectors.deephaven.server.tables.live_table import LiveTable
-from connectors.deephaven.server.tables.rows import Delta
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.connectors.deephaven.server.tables.rows import Delta
+
 from tests.matrix.connectors.world import Row
 from tests.matrix.values import DOMAINS
 

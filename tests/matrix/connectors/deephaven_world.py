@@ -9,13 +9,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from conf.validate import validated
-from connectors.base import Feed
-from connectors.deephaven.connector import CONNECTOR
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.protocol.frames import PrefixCounts
-from connectors.deephaven.protocol.schemas import load_transport_schema
-from connectors.deephaven.server.server import TableServer
+from silverfold.conf.validate import validated
+from silverfold.connectors.base import Feed
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
+from silverfold.connectors.deephaven.protocol.schemas import load_transport_schema
+from silverfold.connectors.deephaven.server.server import TableServer
+
 from tests.matrix.connectors.deephaven_table import COLUMNS, MORE, Source, Told
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.world import (

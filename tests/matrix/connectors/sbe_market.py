@@ -7,13 +7,13 @@ from importlib.resources import files
 from random import Random
 from typing import Any, NamedTuple
 
-from connectors.sbe.server import Market
-from connectors.wire.sbe.codec.encode import encode
-from connectors.wire.sbe.schema.load import load_schema
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.connectors.sbe.server import Market
+from silverfold.connectors.wire.sbe.codec.encode import encode
+from silverfold.connectors.wire.sbe.schema.load import load_schema
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 NEWEST = 2
-TEXT = (files("connectors.sbe") / "market.xml").read_text(encoding="utf-8")
+TEXT = (files("silverfold.connectors.sbe") / "market.xml").read_text(encoding="utf-8")
 """Version 1."""
 
 _ORDERS = '<field name="orders" id="17" type="Count" sinceVersion="1"/>'

@@ -9,14 +9,15 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from conf.validate import validated
-from connectors.base import Feed
-from connectors.common.server_thread import listen
-from connectors.sbe.connector import CONNECTOR
-from connectors.sbe.options import SbeOptions, SbeTable
-from connectors.sbe.server import MarketServer
-from connectors.wire.framing.known import FRAMINGS
-from connectors.wire.framing.writer import FrameWriter
+from silverfold.conf.validate import validated
+from silverfold.connectors.base import Feed
+from silverfold.connectors.common.server_thread import listen
+from silverfold.connectors.sbe.connector import CONNECTOR
+from silverfold.connectors.sbe.options import SbeOptions, SbeTable
+from silverfold.connectors.sbe.server import MarketServer
+from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.writer import FrameWriter
+
 from tests.matrix.connectors.sbe_market import BAD, NEWEST, OLDER, TEXT, Said, WildMarket
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.world import FEED, HISTORY, HISTORY_LAW, RULES, SWIFT, Expected, Row, World, expect, split

@@ -12,17 +12,17 @@ from random import Random
 from typing import Any
 
 import apsw
+from silverfold.conf.errors import SilverfoldError
+from silverfold.conf.validate import validated
+from silverfold.connectors.base import Feed
+from silverfold.connectors.sqlitecloud.connector import CONNECTOR
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
+from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode
+from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
+from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
+from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
 
-from conf.errors import SilverfoldError
-from conf.validate import validated
-from connectors.base import Feed
-from connectors.sqlitecloud.connector import CONNECTOR
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.server.options import Pacing, ServerOptions
-from connectors.sqlitecloud.server.pubsub.capture import CaptureMode
-from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
-from connectors.sqlitecloud.server.server import SqliteCloudServer
-from pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from tests.matrix.connectors.history import plain
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.sqlitecloud_work import DATABASE, KEYS, KINDS, SCHEMA, Work

@@ -13,15 +13,15 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
+from silverfold.conf.errors import SourceRefused
+from silverfold.conf.validate import validated
+from silverfold.connectors.base import Feed
+from silverfold.connectors.sqlitecloud_webhooks.connector import CONNECTOR
+from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.messages import Op
+from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
+from silverfold.connectors.sqlitecloud_webhooks.server import DATABASE, KEY, TABLE, Orders, WebhookSource
 
-from conf.errors import SourceRefused
-from conf.validate import validated
-from connectors.base import Feed
-from connectors.sqlitecloud_webhooks.connector import CONNECTOR
-from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
-from connectors.sqlitecloud_webhooks.protocol.landed.messages import Op
-from connectors.sqlitecloud_webhooks.protocol.signing import Signing
-from connectors.sqlitecloud_webhooks.server import DATABASE, KEY, TABLE, Orders, WebhookSource
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.world import FEED, HISTORY, HISTORY_LAW, RULES, SWIFT, Expected, Row, World, expect, split
 from tests.matrix.oracle import Rule

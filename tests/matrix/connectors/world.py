@@ -10,9 +10,10 @@ from pathlib import Path
 from random import Random
 from typing import Any, Self, TypeAlias
 
-from conf.model import Commit, Reconnect
-from connectors.base import Connector, Feed
-from pipelines.places import Places
+from silverfold.conf.model import Commit, Reconnect
+from silverfold.connectors.base import Connector, Feed
+from silverfold.pipelines.places import Places
+
 from tests.matrix.connectors.space import Choice, Settings
 from tests.matrix.oracle import Rule
 from tests.support.landing import Landed, landed

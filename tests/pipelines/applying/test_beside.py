@@ -8,18 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import silverfold.pipelines.upkeep.rebuild
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
+from silverfold.conf.errors import RebuildNeeded
+from silverfold.pipelines.applying import write
+from silverfold.pipelines.applying.beside import TAKEN_BACK, beside, find_beside
+from silverfold.pipelines.applying.commit_note import NOT_TOLD, CommitNote
+from silverfold.pipelines.applying.settle import restore
+from silverfold.pipelines.places import Place
+from silverfold.pipelines.upkeep.beginnings import REBUILT
+from silverfold.pipelines.verifying.verify import Verdict
 
-import pipelines.upkeep.rebuild
-from conf.errors import RebuildNeeded
-from pipelines.applying import write
-from pipelines.applying.beside import TAKEN_BACK, beside, find_beside
-from pipelines.applying.commit_note import NOT_TOLD, CommitNote
-from pipelines.applying.settle import restore
-from pipelines.places import Place
-from pipelines.upkeep.beginnings import REBUILT
-from pipelines.verifying.verify import Verdict
 from tests.pipelines.test_passed_over import HISTORY, Tried
 from tests.support.deaths import Died, dying
 from tests.support.kept import Kept, rows_of
@@ -155,12 +155,18 @@ def test_what_a_rebuild_that_died_has_put_in_the_history_is_believed_by_nobody(
     told.snapshot(b=1)
     told.history.update([change("update", 1, b=2)])
     assert told.build(**HISTORY) == {}
-    replaced = pipelines.upkeep.rebuild.replace_beside
+    replaced = silverfold.pipelines.upkeep.rebuild.replace_beside
     with monkeypatch.context() as patch:  # as if it had been by other settings
         patch.setattr(
-            pipelines.upkeep.rebuild, "replace_beside", lambda rows, *to, **of: replaced(rows.limit(0), *to, **of)
+            silverfold.pipelines.upkeep.rebuild,
+            "replace_beside",
+            lambda rows, *to, **of: replaced(rows.limit(0), *to, **of),
         )
-        patch.setattr(pipelines.upkeep.rebuild, "swap_in", dying(pipelines.upkeep.rebuild.swap_in, after=False))
+        patch.setattr(
+            silverfold.pipelines.upkeep.rebuild,
+            "swap_in",
+            dying(silverfold.pipelines.upkeep.rebuild.swap_in, after=False),
+        )
         with pytest.raises(Died):
             told.rebuild(HISTORY)
     left = (told.versions(), beside(told.places, FEED, STREAM, "history").is_settled, told.verdicts())

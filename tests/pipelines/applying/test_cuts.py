@@ -8,10 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
-
-from conf.errors import StoreUnavailable
-from pipelines.applying.commit_note import NOT_TOLD, CommitNote
-from pipelines.applying.cuts import (
+from silverfold.conf.errors import StoreUnavailable
+from silverfold.pipelines.applying.commit_note import NOT_TOLD, CommitNote
+from silverfold.pipelines.applying.cuts import (
     CutRow,
     all_cuts,
     current_cuts,
@@ -23,7 +22,7 @@ from pipelines.applying.cuts import (
     record,
     restore,
 )
-from pipelines.places import Places
+from silverfold.pipelines.places import Places
 
 NOTE = CommitNote(
     feed="market",

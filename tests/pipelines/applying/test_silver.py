@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
+from silverfold.conf.errors import StoreUnavailable
+from silverfold.connectors.base import Cut
+from silverfold.connectors.common.arrow_rows import InProcess, InSpark
+from silverfold.connectors.sqlitecloud.connector import CONNECTOR
+from silverfold.pipelines.applying.silver import SilverTable
+from silverfold.pipelines.upkeep.rebuild import Rebuild
 
-from conf.errors import StoreUnavailable
-from connectors.base import Cut
-from connectors.common.arrow_rows import InProcess, InSpark
-from connectors.sqlitecloud.connector import CONNECTOR
-from pipelines.applying.silver import SilverTable
-from pipelines.upkeep.rebuild import Rebuild
 from tests.support.sqlitecloud_feed import SqliteCloudFeed, notified
 from tests.support.telling import Told, change
 from tests.support.told import FEED, ToldConnector
@@ -40,7 +40,7 @@ def said(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Silve
 
 @pytest.mark.parametrize("few", [COUNT, 0], ids=["here", "by Spark"])
 def test_a_cut_of_a_thousand_ranges_is_read_either_way(said: SilverTable, few: int, monkeypatch: Any):
-    monkeypatch.setattr("pipelines.landing.bronze._FEW_FRAMES", few)
+    monkeypatch.setattr("silverfold.pipelines.landing.bronze._FEW_FRAMES", few)
     spans = tuple((at, at) for at in range(0, COUNT, 3))
     frames = said.frames(cut_of(spans, left_out=(3, 9)))
     assert type(frames) is (InProcess if few else InSpark)
@@ -51,8 +51,8 @@ def test_a_cut_of_a_thousand_ranges_is_read_either_way(said: SilverTable, few: i
 def test_files_that_go_while_they_are_read_are_an_error_of_the_table(
     said: SilverTable, monkeypatch: Any, tmp_path: Path
 ):
-    monkeypatch.setattr("pipelines.landing.bronze._FEW_FRAMES", 0)
-    monkeypatch.setattr("pipelines.applying.silver.files_between", lambda *_: [f"{tmp_path}/gone.parquet"])
+    monkeypatch.setattr("silverfold.pipelines.landing.bronze._FEW_FRAMES", 0)
+    monkeypatch.setattr("silverfold.pipelines.applying.silver.files_between", lambda *_: [f"{tmp_path}/gone.parquet"])
     with pytest.raises(StoreUnavailable, match=r"cannot read .*gone.parquet \(PATH_NOT_FOUND\)"):
         said.frames(cut_of(((0, COUNT - 1),)))
 
@@ -61,7 +61,7 @@ def test_files_that_go_while_they_are_read_are_an_error_of_the_table(
 def test_a_table_is_made_with_or_without_deletion_vectors(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, vectors: bool
 ) -> None:
-    monkeypatch.setattr("pipelines.applying.write.WHOLE_FILES", {})  # as of a table that is large
+    monkeypatch.setattr("silverfold.pipelines.applying.write.WHOLE_FILES", {})  # as of a table that is large
     told = Told(spark, warehouse, ToldConnector())
     told.history.begin_snapshot()
     told.history.snapshot_rows([change("snapshot", key, a="x", b=key) for key in range(9)])

@@ -10,11 +10,10 @@ from itertools import count, pairwise
 from unittest.mock import Mock
 
 import pytest
-
-from conf.errors import SilverfoldError, StoreUnavailable
-from pipelines.applying.build import Step
-from pipelines.applying.turns import LONGEST_WAIT, take_turns
-from pipelines.planning.plan import Plan
+from silverfold.conf.errors import SilverfoldError, StoreUnavailable
+from silverfold.pipelines.applying.build import Step
+from silverfold.pipelines.applying.turns import LONGEST_WAIT, take_turns
+from silverfold.pipelines.planning.plan import Plan
 
 
 @dataclass
@@ -108,7 +107,7 @@ def test_a_table_that_has_nothing_to_do_is_left_alone_until_something_lands_and_
 
 def test_a_cut_that_fails_is_tried_less_and_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     stop, tried, clock = threading.Event(), list[int](), count()  # each look at the clock takes a second
-    monkeypatch.setattr("pipelines.applying.turns.monotonic", lambda: next(clock))
+    monkeypatch.setattr("silverfold.pipelines.applying.turns.monotonic", lambda: next(clock))
     planned = Mock(cut="of all that landed")
     failing = ScriptedBuild("m", {"t": 0}, faults={"t": StoreUnavailable("no")}, plan=planned)
     failing.work = lambda _: tried.append(next(clock))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from conf.errors import DuplicateKey, SchemaDrift, UndecodableFrame
-from connectors.base import Cut
-from pipelines.holding.cut_bisection import MOST_TRIES, CutBisection
+from silverfold.conf.errors import DuplicateKey, SchemaDrift, UndecodableFrame
+from silverfold.connectors.base import Cut
+from silverfold.pipelines.holding.cut_bisection import MOST_TRIES, CutBisection
 
 TWICE = DuplicateKey("two rows", table="quotes")
 BAD = UndecodableFrame(table="quotes", position=14, cause_class="INVALID_VALUE", reason="range-count")

@@ -9,12 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
-
-from connectors.base import Cut
-from pipelines.applying.commit_note import CommitNote
-from pipelines.applying.cuts import CutRow, app_id, record, restore
-from pipelines.holding.quarantine import Quarantine, Quarantined, read_quarantine
-from pipelines.holding.quarantine_log import (
+from silverfold.connectors.base import Cut
+from silverfold.pipelines.applying.commit_note import CommitNote
+from silverfold.pipelines.applying.cuts import CutRow, app_id, record, restore
+from silverfold.pipelines.holding.quarantine import Quarantine, Quarantined, read_quarantine
+from silverfold.pipelines.holding.quarantine_log import (
     LEFT_OUT,
     PASSED,
     PASSED_OVER,
@@ -28,8 +27,8 @@ from pipelines.holding.quarantine_log import (
     skip,
     undo_skip,
 )
-from pipelines.places import Places
-from pipelines.upkeep.beginnings import REBUILT
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.upkeep.beginnings import REBUILT
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 LATER = NOON + timedelta(hours=1)

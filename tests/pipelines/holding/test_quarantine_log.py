@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
-
-from pipelines.holding.quarantine_log import (
+from silverfold.pipelines.holding.quarantine_log import (
     LEFT_OUT,
     PASSED,
     Hold,
@@ -21,7 +20,7 @@ from pipelines.holding.quarantine_log import (
     undo_skip,
     version,
 )
-from pipelines.places import Places
+from silverfold.pipelines.places import Places
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 ONE = datetime(2024, 5, 1, 13, tzinfo=UTC)

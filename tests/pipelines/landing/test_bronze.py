@@ -9,12 +9,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+import silverfold.pipelines.landing.writer
 from deltalake import DeltaTable
-
-import pipelines.landing.writer
-from conf.errors import ConfigError, Fenced, StoreUnavailable
-from connectors.base import ControlFrame, Kind
-from pipelines.landing.bronze import (
+from silverfold.conf.errors import ConfigError, Fenced, StoreUnavailable
+from silverfold.connectors.base import ControlFrame, Kind
+from silverfold.pipelines.landing.bronze import (
     Landing,
     landing_at,
     last_position,
@@ -22,10 +21,10 @@ from pipelines.landing.bronze import (
     read_small_columns,
     read_stream,
 )
-from pipelines.landing.bronze_table import SCHEMA
-from pipelines.landing.frame_sizes import FrameSizes
-from pipelines.landing.writer import BronzeWriter, compact
-from pipelines.places import Place
+from silverfold.pipelines.landing.bronze_table import SCHEMA
+from silverfold.pipelines.landing.frame_sizes import FrameSizes
+from silverfold.pipelines.landing.writer import BronzeWriter, compact
+from silverfold.pipelines.places import Place
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 7, tzinfo=UTC)
 
@@ -128,13 +127,13 @@ def test_a_writer_whose_feed_was_taken_over_is_fenced(place):
 
 def test_a_commit_that_landed_though_the_store_reported_an_error_is_not_written_again(place, monkeypatch):
     one = writer(place)
-    write = pipelines.landing.writer.write_deltalake
+    write = silverfold.pipelines.landing.writer.write_deltalake
 
     def write_and_lose_the_answer(*args, **kwargs):
         write(*args, **kwargs)
         raise OSError("connection reset by peer")
 
-    monkeypatch.setattr(pipelines.landing.writer, "write_deltalake", write_and_lose_the_answer)
+    monkeypatch.setattr(silverfold.pipelines.landing.writer, "write_deltalake", write_and_lose_the_answer)
     one.append(rows(0, 3))
     assert one.last == 2
     assert positions(place) == [0, 1, 2]
@@ -142,13 +141,13 @@ def test_a_commit_that_landed_though_the_store_reported_an_error_is_not_written_
 
 def test_a_commit_of_another_at_the_same_position_is_not_taken_for_ones_own(place, monkeypatch):
     one = writer(place, "a")
-    write = pipelines.landing.writer.write_deltalake
+    write = silverfold.pipelines.landing.writer.write_deltalake
     with monkeypatch.context() as patched:
-        patched.setattr(pipelines.landing.writer, "write_deltalake", failing)
+        patched.setattr(silverfold.pipelines.landing.writer, "write_deltalake", failing)
         with pytest.raises(StoreUnavailable):
             one.append(rows(0, 3))
     writer(place, "b").append(rows(0, 3))
-    assert pipelines.landing.writer.write_deltalake is write
+    assert silverfold.pipelines.landing.writer.write_deltalake is write
     with pytest.raises(Fenced):
         one.append(rows(0, 3))
 

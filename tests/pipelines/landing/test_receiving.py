@@ -10,9 +10,7 @@ import pyarrow as pa
 import pytest
 import structlog
 from deltalake import CommitProperties, Transaction, write_deltalake
-from structlog.testing import capture_logs
-
-from conf.errors import (
+from silverfold.conf.errors import (
     ConfigError,
     Fenced,
     RemoteProtocolError,
@@ -20,14 +18,16 @@ from conf.errors import (
     SourceUnavailable,
     StoreUnavailable,
 )
-from conf.model import Reconnect, Table
-from connectors.base import Boundary, Frame, Kind
-from pipelines.applying.commit_note import CommitNote
-from pipelines.applying.cuts import app_id
-from pipelines.landing.receiving import receive
-from pipelines.landing.sink import BronzeSink
-from pipelines.landing.writer import BronzeWriter
-from pipelines.places import Places
+from silverfold.conf.model import Reconnect, Table
+from silverfold.connectors.base import Boundary, Frame, Kind
+from silverfold.pipelines.applying.commit_note import CommitNote
+from silverfold.pipelines.applying.cuts import app_id
+from silverfold.pipelines.landing.receiving import receive
+from silverfold.pipelines.landing.sink import BronzeSink
+from silverfold.pipelines.landing.writer import BronzeWriter
+from silverfold.pipelines.places import Places
+from structlog.testing import capture_logs
+
 from tests.support.chance import Highest
 from tests.support.landing import BY_HAND, LOG, ScriptedConnector, feed, landed, marks, update
 
@@ -171,7 +171,7 @@ def test_a_stop_while_the_store_is_down_ends_within_the_patience_for_it(places, 
 
         return epoch
 
-    monkeypatch.setattr("pipelines.landing.receiving.BronzeSink", partial(BronzeSink, patience=0.2))
+    monkeypatch.setattr("silverfold.pipelines.landing.receiving.BronzeSink", partial(BronzeSink, patience=0.2))
     with pytest.raises(StoreUnavailable, match="4 received frames could not be landed"):
         run(places, script, settings=feed(commit=BY_HAND))
 

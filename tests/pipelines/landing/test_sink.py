@@ -5,17 +5,17 @@ import threading
 from random import Random
 
 import pytest
+import silverfold.pipelines.landing.sink
 import structlog
+from silverfold.conf.errors import Fenced, StoreUnavailable
+from silverfold.conf.model import Commit
+from silverfold.connectors.base import Boundary, Frame, Kind, mark
+from silverfold.pipelines.landing.bronze import last_position
+from silverfold.pipelines.landing.writer import BronzeWriter
+from silverfold.pipelines.places import Place
+from silverfold.pipelines.store import open_table
 from structlog.testing import capture_logs
 
-import pipelines.landing.sink
-from conf.errors import Fenced, StoreUnavailable
-from conf.model import Commit
-from connectors.base import Boundary, Frame, Kind, mark
-from pipelines.landing.bronze import last_position
-from pipelines.landing.writer import BronzeWriter
-from pipelines.places import Place
-from pipelines.store import open_table
 from tests.support.landing import AT_ONCE, BY_HAND, LOG, landed, sink_at, update
 from tests.support.waiting import until
 
@@ -121,7 +121,7 @@ class GatedWriter(BronzeWriter):
 
 def gated_sink(writer, place, **options):
     settings = Commit(interval_ms=1, max_bytes=1 << 20)
-    return pipelines.landing.sink.BronzeSink(
+    return silverfold.pipelines.landing.sink.BronzeSink(
         writer, place, settings, clock=lambda: 0, rng=Random(1), log=LOG, **options
     )
 
@@ -183,7 +183,7 @@ def test_a_caller_cancelled_while_it_waits_for_room_loses_nothing(place):
 
 def test_a_failing_store_is_tried_again_with_the_same_frames(place, monkeypatch):
     answers = [OSError("disk full"), OSError("disk full"), None]
-    write = pipelines.landing.writer.write_deltalake
+    write = silverfold.pipelines.landing.writer.write_deltalake
 
     def write_when_it_works(*args, **kwargs):
         answer = answers.pop(0) if answers else None
@@ -191,7 +191,7 @@ def test_a_failing_store_is_tried_again_with_the_same_frames(place, monkeypatch)
             raise answer
         write(*args, **kwargs)
 
-    monkeypatch.setattr(pipelines.landing.writer, "write_deltalake", write_when_it_works)
+    monkeypatch.setattr(silverfold.pipelines.landing.writer, "write_deltalake", write_when_it_works)
 
     async def run():
         async with sink_at(place) as sink:
@@ -210,7 +210,7 @@ def test_leaving_gives_up_on_a_dead_store_and_says_how_much_was_held(place, monk
 
     async def run():
         async with sink_at(place, patience=0.05) as sink:
-            monkeypatch.setattr(pipelines.landing.writer, "write_deltalake", fail)
+            monkeypatch.setattr(silverfold.pipelines.landing.writer, "write_deltalake", fail)
             await sink.land(update(count=3))
 
     with pytest.raises(StoreUnavailable, match="3 received frames could not be landed"):
@@ -241,7 +241,7 @@ def test_a_panic_of_the_store_library_reaches_whoever_lands(place, monkeypatch):
 
     async def run():
         async with sink_at(place) as sink:
-            monkeypatch.setattr(pipelines.landing.writer, "write_deltalake", panic)
+            monkeypatch.setattr(silverfold.pipelines.landing.writer, "write_deltalake", panic)
             await sink.land(update())
             await sink.flush()
 

@@ -9,14 +9,14 @@ import pytest
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
+from silverfold.conf.model import Expectation
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.deephaven.options import DeephavenTable
+from silverfold.pipelines.reading.status import read_status
+from silverfold.pipelines.reading.views import register_views
+from silverfold.pipelines.upkeep.rebuild import Rebuild
+from silverfold.pipelines.verifying.verify import Verdict, verify_table
 
-from conf.model import Expectation
-from connectors.deephaven.connector import CONNECTOR
-from connectors.deephaven.options import DeephavenTable
-from pipelines.reading.status import read_status
-from pipelines.reading.views import register_views
-from pipelines.upkeep.rebuild import Rebuild
-from pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building import Built, table
 from tests.support.landed_history import LandedHistory
 from tests.support.telling import Told, change

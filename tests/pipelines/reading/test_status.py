@@ -9,16 +9,15 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
-
-from conf.errors import PositionGap
-from conf.model import Table
-from pipelines.applying.cuts import CutRow, record
-from pipelines.holding.quarantine_log import Hold, hold
-from pipelines.places import Places
-from pipelines.planning.plan import Plan, State
-from pipelines.applying.reached import Reached
-from pipelines.reading.connection_log import Mark
-from pipelines.reading.status import (
+from silverfold.conf.errors import PositionGap
+from silverfold.conf.model import Table
+from silverfold.pipelines.applying.cuts import CutRow, record
+from silverfold.pipelines.applying.reached import Reached
+from silverfold.pipelines.holding.quarantine_log import Hold, hold
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.planning.plan import Plan, State
+from silverfold.pipelines.reading.connection_log import Mark
+from silverfold.pipelines.reading.status import (
     Built,
     Fault,
     FeedStatus,
@@ -31,7 +30,8 @@ from pipelines.reading.status import (
     receiver_status,
     table_status,
 )
-from pipelines.store import count_rows
+from silverfold.pipelines.store import count_rows
+
 from tests.support.bronze_rows import BEGAN
 from tests.support.scripted_feed import Snapshots, feed, land
 

@@ -9,9 +9,8 @@ from zipfile import ZipFile
 
 import pytest
 from pyspark.sql import SparkSession
-
-from pipelines.spark.class_archive import archive_path, making_archive, using_archive
-from pipelines.spark.jars import CLASS_PATH, FETCHED, jar_options
+from silverfold.pipelines.spark.class_archive import archive_path, making_archive, using_archive
+from silverfold.pipelines.spark.jars import CLASS_PATH, FETCHED, jar_options
 
 JVM = "spark.driver.extraJavaOptions"
 
@@ -73,7 +72,11 @@ def test_executors_elsewhere_get_the_jars_from_the_driver(fetched: Path) -> None
 def test_a_machine_that_is_prepared_has_an_archive_with_which_spark_starts(tmp_path: Path) -> None:
     environ = {"XDG_CACHE_HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())}
     done = subprocess.run(
-        [sys.executable, "-m", "jobs.cli", "prepare"], env=environ, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "silverfold.jobs.cli", "prepare"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     (made,) = (tmp_path / "silverfold").iterdir()
     assert done.stdout.startswith(f"{made}: ")

@@ -11,21 +11,28 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from silverfold.conf.errors import SparkUnavailable
+from silverfold.conf.model import Settings
+from silverfold.pipelines.spark.jars import DELTA
+from silverfold.pipelines.spark.java import JvmOutput, check_java
+from silverfold.pipelines.spark.session import (
+    _await_server,
+    _error_text,
+    interrupt_jobs,
+    own_session,
+    start_spark,
+    worker_python,
+)
+from silverfold.transforms.changes import at_hand, few_at_hand
+from silverfold.transforms.spark_errors import named_errors
 
-from conf.errors import SparkUnavailable
-from conf.model import Settings
-from pipelines.spark.jars import DELTA
-from pipelines.spark.java import JvmOutput, check_java
-from pipelines.spark.session import _await_server, _error_text, interrupt_jobs, own_session, start_spark, worker_python
 from tests.support.waiting import wait_until
-from transforms.changes import at_hand, few_at_hand
-from transforms.spark_errors import named_errors
 
 START = textwrap.dedent("""
     import sys
-    from conf.errors import SparkUnavailable
-    from conf.model import Settings
-    from pipelines.spark.session import start_spark
+    from silverfold.conf.errors import SparkUnavailable
+    from silverfold.conf.model import Settings
+    from silverfold.pipelines.spark.session import start_spark
     try:
         start_spark(Settings(warehouse="w", spark=dict(argument.split("=", 1) for argument in sys.argv[1:])), app="t")
     except SparkUnavailable as error:
@@ -187,7 +194,7 @@ def test_what_looks_like_a_variable_stays_a_text_on_a_session_of_our_own(spark, 
 def test_what_spark_submit_was_told_goes_before_the_settings(tmp_path):
     job = tmp_path / "job.py"
     job.write_text(
-        "from conf.load import load_settings\nfrom pipelines.spark.session import start_spark\n"
+        "from silverfold.conf.load import load_settings\nfrom silverfold.pipelines.spark.session import start_spark\n"
         "conf = start_spark(load_settings(None, 'local', {}), app='x').sparkContext.getConf()\n"
         "print(*map(conf.get, ['spark.master', 'spark.sql.shuffle.partitions', 'spark.sql.extensions']))\n"
     )
@@ -211,8 +218,8 @@ def test_a_secret_option_is_known_to_spark_and_not_on_its_command_line(tmp_path)
     job = f"""
         from pathlib import Path
         from pyspark import SparkContext
-        from conf.model import Settings
-        from pipelines.spark.session import start_spark
+        from silverfold.conf.model import Settings
+        from silverfold.pipelines.spark.session import start_spark
         session = start_spark(Settings.model_validate({{"warehouse": "w", "spark": {options}}}), app="t")
         line = Path(f"/proc/{{SparkContext._gateway.proc.pid}}/cmdline").read_text()
         print(session.conf.get("spark.key"), "hunter2" in line, "seen" in line)
@@ -247,7 +254,7 @@ def test_a_connect_server_that_is_not_one_is_told():
 
 
 def test_a_connect_server_that_is_not_there_is_told(monkeypatch):
-    monkeypatch.setattr("pipelines.spark.session._ANSWERS_WITHIN", 0.1)
+    monkeypatch.setattr("silverfold.pipelines.spark.session._ANSWERS_WITHIN", 0.1)
     with pytest.raises(SparkUnavailable, match=r"no Spark Connect server answers at sc://127\.0\.0\.1:1$"):
         _await_server("sc://127.0.0.1:1")
 
@@ -268,16 +275,15 @@ def test_workers_run_the_same_python_and_see_the_packages(spark):
         import sys  # noqa: PLC0415 - runs in a worker
 
         import pyarrow as pa  # noqa: PLC0415 - as above
-
-        import conf.errors  # noqa: PLC0415 - as above
+        import silverfold.conf.errors  # noqa: PLC0415 - as above
 
         for _ in batches:
-            yield pa.RecordBatch.from_pydict({"python": [sys.executable], "conf": [conf.errors.__file__]})
+            yield pa.RecordBatch.from_pydict({"python": [sys.executable], "conf": [silverfold.conf.errors.__file__]})
 
-    import conf.errors  # noqa: PLC0415 - compared with the worker's
+    import silverfold.conf.errors  # noqa: PLC0415 - compared with the worker's
 
     found = spark.range(1).mapInArrow(where, "python string, conf string").collect()
-    assert [tuple(row) for row in found] == [(sys.executable, conf.errors.__file__)]
+    assert [tuple(row) for row in found] == [(sys.executable, silverfold.conf.errors.__file__)]
 
 
 def test_workers_have_the_python_that_settings_name_else_the_environments_else_ours():

@@ -15,17 +15,17 @@ pytestmark = [pytest.mark.spark, pytest.mark.nightly]
 
 START = dedent("""
     import json, sys
-    import pipelines.spark.workers
-    from conf.errors import SilverfoldError
-    from conf.load import load_settings
-    from jobs.common.logs import start_logs
-    from pipelines.spark.session import start_spark
-    from pipelines.spark.workers import await_workers
+    import silverfold.pipelines.spark.workers
+    from silverfold.conf.errors import SilverfoldError
+    from silverfold.conf.load import load_settings
+    from silverfold.jobs.common.logs import start_logs
+    from silverfold.pipelines.spark.session import start_spark
+    from silverfold.pipelines.spark.workers import await_workers
 
     start_logs("warning")
-    pipelines.spark.workers._LOG_INTERVAL = 2.0
+    silverfold.pipelines.spark.workers._LOG_INTERVAL = 2.0
     options = {"spark.master": "local-cluster[1,1,1024]", "spark.executor.memory": "1g"} | json.loads(sys.argv[1])
-    pipelines.spark.session.await_workers = lambda session: await_workers(session, within=float(sys.argv[2]))
+    silverfold.pipelines.spark.session.await_workers = lambda session: await_workers(session, within=float(sys.argv[2]))
     try:
         start_spark(load_settings(None, "local", {"SILVERFOLD__SPARK": json.dumps(options).replace(":", "=")}), app="x")
     except SilverfoldError as error:

@@ -10,20 +10,19 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import silverfold.pipelines.upkeep.retention
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
-
-import pipelines.upkeep.retention
-from conf.errors import StoreUnavailable
-from connectors.base import Boundary, Frame, Kind
-from pipelines.landing.batch import Batch
-from pipelines.landing.bronze import read_small_columns
-from pipelines.landing.writer import BronzeWriter, compact
-from pipelines.places import Place
-from pipelines.store import was_overtaken
-from pipelines.upkeep import ledger
-from pipelines.upkeep.compaction import claim
-from pipelines.upkeep.retention import Retention, drop_frames
+from silverfold.conf.errors import StoreUnavailable
+from silverfold.connectors.base import Boundary, Frame, Kind
+from silverfold.pipelines.landing.batch import Batch
+from silverfold.pipelines.landing.bronze import read_small_columns
+from silverfold.pipelines.landing.writer import BronzeWriter, compact
+from silverfold.pipelines.places import Place
+from silverfold.pipelines.store import was_overtaken
+from silverfold.pipelines.upkeep import ledger
+from silverfold.pipelines.upkeep.compaction import claim
+from silverfold.pipelines.upkeep.retention import Retention, drop_frames
 
 SCHEMA = pa.schema([("number", pa.int64())])
 FRAME = Frame("quotes", Kind.DATA, Boundary.WHOLE, b"x" * 100)
@@ -143,7 +142,7 @@ def test_a_compaction_that_loses_the_race_joins_nothing_and_the_next_one_does(
         claim(table)
 
     with monkeypatch.context() as patch:
-        patch.setattr("pipelines.upkeep.compaction.claim", claimed_first)
+        patch.setattr("silverfold.pipelines.upkeep.compaction.claim", claimed_first)
         lost = compact(place)
 
     assert (lost, compact(place)) == (0, 3)
@@ -156,14 +155,14 @@ def test_a_compaction_that_began_before_a_drop_of_old_frames_cannot_commit_besid
     table = DeltaTable(str(tmp_path))
     table.alter.set_table_properties({"delta.appendOnly": "false"})  # a drop that died left it so
     claim(table)
-    write = pipelines.upkeep.retention.write_deltalake
+    write = silverfold.pipelines.upkeep.retention.write_deltalake
 
     def beside_a_compaction(*args: Any, **kwargs: Any) -> None:
         with suppress(CommitFailedError):
             table.optimize.compact()
         write(*args, **kwargs)
 
-    monkeypatch.setattr(pipelines.upkeep.retention, "write_deltalake", beside_a_compaction)
+    monkeypatch.setattr(silverfold.pipelines.upkeep.retention, "write_deltalake", beside_a_compaction)
     drop_frames(Place(str(tmp_path)), "market", Retention(0, 15, 1, ()))
 
     assert positions(Place(str(tmp_path))) == list(range(15, 40))

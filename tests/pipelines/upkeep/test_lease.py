@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 import pytest
+import silverfold.pipelines.upkeep.lease
 from obstore.store import MemoryStore
+from silverfold.conf.errors import Overtaken, SparkUnavailable, StoreUnavailable
+from silverfold.conf.load import load_settings
+from silverfold.pipelines.places import Places, places_of
+from silverfold.pipelines.upkeep.lease import Lease, sole_writer
 
-import pipelines.upkeep.lease
-from conf.errors import Overtaken, SparkUnavailable, StoreUnavailable
-from conf.load import load_settings
-from pipelines.places import Places, places_of
-from pipelines.upkeep.lease import Lease, sole_writer
 from tests.support.waiting import wait_until
 
 NAME = "_silverfold/feed/lease/t"
@@ -150,6 +150,6 @@ def test_elsewhere_nothing_is_held() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pipelines.upkeep.lease, "find_spec", lambda _name: None)
+    monkeypatch.setattr(silverfold.pipelines.upkeep.lease, "find_spec", lambda _name: None)
     with pytest.raises(SparkUnavailable, match=r"silverfold\[s3\]"):
         sole_writer(Places("s3://lake/w", needs_leases=True), "feed", "t")

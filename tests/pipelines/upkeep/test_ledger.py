@@ -6,10 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-
-from conf.errors import StoreUnavailable
-from pipelines.places import Place
-from pipelines.upkeep import ledger
+from silverfold.conf.errors import StoreUnavailable
+from silverfold.pipelines.places import Place
+from silverfold.pipelines.upkeep import ledger
 
 SCHEMA = pa.schema([("number", pa.int64()), ("word", pa.string())])
 

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import silverfold.pipelines.upkeep.maintain
+import silverfold.pipelines.upkeep.retention
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
+from silverfold.conf.errors import ApplyError, SparkUnavailable
+from silverfold.conf.model import Maintain
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.pipelines.applying.cuts import read_cuts
+from silverfold.pipelines.landing.bronze_table import retained_from
+from silverfold.pipelines.upkeep.maintain import Done, Maintenance
+from silverfold.pipelines.upkeep.rebuild import Rebuild
+from silverfold.pipelines.verifying.verify import Verdict, verify_table
 
-import pipelines.upkeep.maintain
-import pipelines.upkeep.retention
-from conf.errors import ApplyError, SparkUnavailable
-from conf.model import Maintain
-from connectors.deephaven.connector import CONNECTOR
-from pipelines.applying.cuts import read_cuts
-from pipelines.landing.bronze_table import retained_from
-from pipelines.upkeep.maintain import Done, Maintenance
-from pipelines.upkeep.rebuild import Rebuild
-from pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
@@ -110,7 +110,7 @@ def test_a_round_under_which_spark_ends_tells_that_and_ends(market: Market, monk
         raise ApplyError("Spark: Error while sending or receiving", table="quotes")
 
     monkeypatch.setattr(Maintenance, "_optimize", lost)
-    monkeypatch.setattr("pipelines.spark.session.has_ended", lambda: True)
+    monkeypatch.setattr("silverfold.pipelines.spark.session.has_ended", lambda: True)
 
     with pytest.raises(SparkUnavailable, match="Spark has ended before its work was done"):
         market.maintain()
@@ -132,9 +132,9 @@ def test_a_round_that_dies_at_any_step_leaves_tables_that_verify_and_go_on(
     market: Market, monkeypatch: pytest.MonkeyPatch
 ):
     steps: list[tuple[Any, str, bool]] = [
-        (pipelines.upkeep.retention, "_frames_below", False),
-        (pipelines.upkeep.retention, "write_deltalake", True),
-        (pipelines.upkeep.maintain, "compact", True),
+        (silverfold.pipelines.upkeep.retention, "_frames_below", False),
+        (silverfold.pipelines.upkeep.retention, "write_deltalake", True),
+        (silverfold.pipelines.upkeep.maintain, "compact", True),
         (Maintenance, "_optimize", True),
         (Maintenance, "_vacuum_silver", True),
         (Maintenance, "_join_ledger", True),
@@ -142,7 +142,7 @@ def test_a_round_that_dies_at_any_step_leaves_tables_that_verify_and_go_on(
     for owner, name, after in steps:
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, dying(getattr(owner, name), after))
-            patch.setattr(pipelines.upkeep.retention, "keep_append_only", lambda _: None)
+            patch.setattr(silverfold.pipelines.upkeep.retention, "keep_append_only", lambda _: None)
             with pytest.raises(Died):
                 market.maintain()
         assert market.verdicts() == {Verdict.EQUAL}, name

@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import silverfold.pipelines.upkeep.rebuild
+import silverfold.pipelines.upkeep.swap
 from pyspark.sql import SparkSession
+from silverfold.conf.errors import ApplyError, PositionGap, StoreUnavailable
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.pipelines.applying.beside import Part
+from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.applying.cuts import read_cuts
+from silverfold.pipelines.spark.session import own_session
+from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
+from silverfold.pipelines.upkeep.swap import version_of
+from silverfold.pipelines.verifying.verify import TableVerification, Verdict, verify_table
 
-import pipelines.upkeep.rebuild
-import pipelines.upkeep.swap
-from conf.errors import ApplyError, PositionGap, StoreUnavailable
-from connectors.deephaven.connector import CONNECTOR
-from pipelines.applying.beside import Part
-from pipelines.applying.build import FeedBuild
-from pipelines.applying.cuts import read_cuts
-from pipelines.spark.session import own_session
-from pipelines.upkeep.rebuild import Rebuild, Rebuilt
-from pipelines.upkeep.swap import version_of
-from pipelines.verifying.verify import TableVerification, Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
@@ -189,8 +189,8 @@ def test_a_rebuild_that_dies_at_any_step_leaves_the_old_table_or_the_new_one(mar
     shown = []
     steps: list[tuple[Any, str, bool]] = [
         (FeedBuild, "step", True),
-        (pipelines.upkeep.swap, "_overwrite", False),
-        (pipelines.upkeep.swap, "_overwrite", True),
+        (silverfold.pipelines.upkeep.swap, "_overwrite", False),
+        (silverfold.pipelines.upkeep.swap, "_overwrite", True),
     ]
     for owner, name, after in steps:
         with pytest.MonkeyPatch.context() as patch:
@@ -220,7 +220,7 @@ def test_a_rebuild_that_dies_at_any_step_leaves_the_old_table_or_the_new_one(mar
 @pytest.mark.nightly
 def test_a_build_that_moves_the_table_before_the_swap_is_not_undone(market: Market, monkeypatch: pytest.MonkeyPatch):
     market.spoil()
-    overwrite, calls = pipelines.upkeep.swap._overwrite, iter([True])
+    overwrite, calls = silverfold.pipelines.upkeep.swap._overwrite, iter([True])
 
     def overtaken(*args: Any) -> None:
         if next(calls, False):
@@ -228,7 +228,7 @@ def test_a_build_that_moves_the_table_before_the_swap_is_not_undone(market: Mark
             assert market.built.build() == {}
         overwrite(*args)
 
-    monkeypatch.setattr(pipelines.upkeep.swap, "_overwrite", overtaken)
+    monkeypatch.setattr(silverfold.pipelines.upkeep.swap, "_overwrite", overtaken)
 
     done = market.rebuild()
 
@@ -263,7 +263,7 @@ def test_a_build_that_moves_the_table_during_the_swap_is_not_undone(
     market: Market, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     looked, go_on = tmp_path / "looked", tmp_path / "go on"
-    unmoved = pipelines.upkeep.swap._Unmoved
+    unmoved = silverfold.pipelines.upkeep.swap._Unmoved
 
     def slow(*standing: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
         def look(batches: Iterator[Any]) -> Iterator[Any]:
@@ -285,7 +285,7 @@ def test_a_build_that_moves_the_table_during_the_swap_is_not_undone(
 
     faults: dict[str, Any] = {}
     market.spoil()
-    monkeypatch.setattr(pipelines.upkeep.swap, "_Unmoved", slow)
+    monkeypatch.setattr(silverfold.pipelines.upkeep.swap, "_Unmoved", slow)
     overtaking = threading.Thread(target=overtake)
     overtaking.start()
 
@@ -339,7 +339,7 @@ def test_a_log_is_not_rebuilt_from_a_part_of_its_frames(
 ):
     market = Market(spark, warehouse, mode="updates_only")
     market.built.build()
-    monkeypatch.setattr(pipelines.upkeep.rebuild, "retained_from", lambda *_: 5)
+    monkeypatch.setattr(silverfold.pipelines.upkeep.rebuild, "retained_from", lambda *_: 5)
 
     with pytest.raises(PositionGap, match="positions 0 to 4"):
         market.rebuild()

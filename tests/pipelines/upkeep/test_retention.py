@@ -10,23 +10,22 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import silverfold.pipelines.upkeep.retention
 from deltalake import DeltaTable, write_deltalake
-
-import pipelines.upkeep.retention
-from conf.model import CutLimits
-from connectors.base import Feed, mark
-from connectors.deephaven.connector import CONNECTOR
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from pipelines.applying.commit_note import CommitNote
-from pipelines.landing.batch import Batch
-from pipelines.landing.bronze import last_position, read_small_columns
-from pipelines.landing.bronze_table import retained_from
-from pipelines.landing.writer import BronzeWriter, compact
-from pipelines.places import Places
-from pipelines.planning.plan import Planner
-from pipelines.planning.rules import StreamRules
-from pipelines.reading.connection_log import epoch_marks
-from pipelines.upkeep.retention import (
+from silverfold.conf.model import CutLimits
+from silverfold.connectors.base import Feed, mark
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.pipelines.applying.commit_note import CommitNote
+from silverfold.pipelines.landing.batch import Batch
+from silverfold.pipelines.landing.bronze import last_position, read_small_columns
+from silverfold.pipelines.landing.bronze_table import retained_from
+from silverfold.pipelines.landing.writer import BronzeWriter, compact
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.planning.plan import Planner
+from silverfold.pipelines.planning.rules import StreamRules
+from silverfold.pipelines.reading.connection_log import epoch_marks
+from silverfold.pipelines.upkeep.retention import (
     Retention,
     describe,
     drop_frames,
@@ -34,7 +33,8 @@ from pipelines.upkeep.retention import (
     plan_retention,
     remove_doubles,
 )
-from pipelines.verifying.verify import Verdict, verify_table
+from silverfold.pipelines.verifying.verify import Verdict, verify_table
+
 from tests.support.landed_history import LandedHistory
 from tests.support.landing import landed
 from tests.support.written_silver import write_silver
@@ -176,7 +176,7 @@ def test_a_receiver_that_runs_meanwhile_commits_at_its_second_try(market: Market
         assert tries < 5
         try:
             writer.append(rows.prepare().table)
-        except pipelines.upkeep.retention.StoreUnavailable:
+        except silverfold.pipelines.upkeep.retention.StoreUnavailable:
             continue
 
     assert market.positions()[-2:] == [19, 20]
@@ -213,7 +213,7 @@ class Died(BaseException):
 def test_a_death_at_the_drop_leaves_all_or_what_is_needed(
     market: Market, monkeypatch: pytest.MonkeyPatch, after: bool, left: list[int]
 ):
-    write: Callable[..., None] = pipelines.upkeep.retention.write_deltalake
+    write: Callable[..., None] = silverfold.pipelines.upkeep.retention.write_deltalake
 
     def dying(*args: Any, **kwargs: Any) -> None:
         if after:
@@ -221,8 +221,8 @@ def test_a_death_at_the_drop_leaves_all_or_what_is_needed(
         raise Died
 
     with monkeypatch.context() as patch:
-        patch.setattr(pipelines.upkeep.retention, "write_deltalake", dying)
-        patch.setattr(pipelines.upkeep.retention, "keep_append_only", lambda _: None)
+        patch.setattr(silverfold.pipelines.upkeep.retention, "write_deltalake", dying)
+        patch.setattr(silverfold.pipelines.upkeep.retention, "keep_append_only", lambda _: None)
         with pytest.raises(Died):
             market.drop()
     died = (market.positions(), appends_only(market), market.verdict())

@@ -9,9 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-
-import pipelines.verifying.compare
-from pipelines.verifying.compare import Cell, Comparison, KeyRange, as_stored, compare
+import silverfold.pipelines.verifying.compare
+from silverfold.pipelines.verifying.compare import Cell, Comparison, KeyRange, as_stored, compare
 
 
 def found(rows: list[dict[str, Any]]) -> pa.Table:
@@ -116,7 +115,7 @@ def test_a_column_only_the_table_has_must_be_null():
 
 
 def test_only_ranges_that_differ_are_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(pipelines.verifying.compare, "RANGE_ROWS", 3)
+    monkeypatch.setattr(silverfold.pipelines.verifying.compare, "RANGE_ROWS", 3)
     expected = [row(key) for key in range(0, 20, 2)]  # ranges begin at 0, 6, 12 and 18
     rows = [row(key, s="b" if key == 8 else "a") for key in range(0, 20, 2)] + [row(13), row(99)]
 

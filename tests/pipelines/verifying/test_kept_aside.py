@@ -8,23 +8,23 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import silverfold.pipelines.upkeep.rebuild
+import silverfold.pipelines.upkeep.swap
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
+from silverfold.conf.model import Expectation
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.pipelines.applying import write
+from silverfold.pipelines.applying.beside import beside
+from silverfold.pipelines.applying.commit_note import CommitNote
+from silverfold.pipelines.applying.cut_job import CutJob
+from silverfold.pipelines.applying.cuts import app_id
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.store import count_rows
+from silverfold.pipelines.upkeep.rebuild import Rebuild
+from silverfold.pipelines.verifying.silver_rows import failing_rows, read_side_table, without_reasons
+from silverfold.pipelines.verifying.verify import Verdict, verify_table
 
-import pipelines.upkeep.rebuild
-import pipelines.upkeep.swap
-from conf.model import Expectation
-from connectors.deephaven.connector import CONNECTOR
-from pipelines.applying import write
-from pipelines.applying.beside import beside
-from pipelines.applying.commit_note import CommitNote
-from pipelines.applying.cut_job import CutJob
-from pipelines.applying.cuts import app_id
-from pipelines.places import Places
-from pipelines.store import count_rows
-from pipelines.upkeep.rebuild import Rebuild
-from pipelines.verifying.silver_rows import failing_rows, read_side_table, without_reasons
-from pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
@@ -171,7 +171,11 @@ def test_a_table_with_a_row_aside_is_rebuilt_with_other_types_wherever_a_rebuild
     assert built.land_and_build(history).keys() == {"t"}
     if dies is not None:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pipelines.upkeep.rebuild, dies, dying(getattr(pipelines.upkeep.rebuild, dies), after=True))
+            patch.setattr(
+                silverfold.pipelines.upkeep.rebuild,
+                dies,
+                dying(getattr(silverfold.pipelines.upkeep.rebuild, dies), after=True),
+            )
             with pytest.raises(Died):
                 Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "died").run()
         was = kept(built)

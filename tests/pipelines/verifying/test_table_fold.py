@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
-from connectors.base import ReferenceChange
-from pipelines.verifying.table_fold import TableFold
+from silverfold.connectors.base import ReferenceChange
+from silverfold.pipelines.verifying.table_fold import TableFold
 
 
 @pytest.mark.parametrize("key", [("x",), (1, None), (2.5,)])

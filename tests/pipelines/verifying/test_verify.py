@@ -13,19 +13,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.base import Feed
+from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.pipelines.applying.cuts import CutRow, record
+from silverfold.pipelines.holding.quarantine_log import Hold, skip
+from silverfold.pipelines.landing.bronze_table import SCHEMA
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
+from silverfold.pipelines.verifying.reference_history import fold_history
+from silverfold.pipelines.verifying.verify import Difference, TableVerification, Verdict, verify_table
 
-from conf.errors import InvalidValue
-from connectors.base import Feed
-from connectors.common.key_span import EVERY_KEY, KeySpan
-from connectors.deephaven.connector import CONNECTOR
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from pipelines.applying.cuts import CutRow, record
-from pipelines.holding.quarantine_log import Hold, skip
-from pipelines.landing.bronze_table import SCHEMA
-from pipelines.places import Places
-from pipelines.verifying.reference_fold import LandedTable, fold_bronze
-from pipelines.verifying.reference_history import fold_history
-from pipelines.verifying.verify import Difference, TableVerification, Verdict, verify_table
 from tests.support.landed_history import LandedHistory
 from tests.support.written_silver import write_silver
 

@@ -8,18 +8,18 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from silverfold.conf.errors import SourceRefused, SourceUnavailable
+from silverfold.conf.model import Reconnect
+from silverfold.connectors.base import Feed
+from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.deephaven.reference import DeephavenSourceSubscription
+from silverfold.connectors.deephaven.server.server import TableServer
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.verifying.verify import Difference, TableVerification, Verdict
+from silverfold.pipelines.verifying.verify_source import verify_against_source
 
-from conf.errors import SourceRefused, SourceUnavailable
-from conf.model import Reconnect
-from connectors.base import Feed
-from connectors.deephaven.connector import CONNECTOR
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.reference import DeephavenSourceSubscription
-from connectors.deephaven.server.server import TableServer
-from connectors.deephaven.server.tables.live_table import LiveTable
-from pipelines.places import Places
-from pipelines.verifying.verify import Difference, TableVerification, Verdict
-from pipelines.verifying.verify_source import verify_against_source
 from tests.support.written_silver import write_silver
 
 FEED = "market"

@@ -11,12 +11,11 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
-
-from conf.errors import SchemaDrift
-from pipelines.spark.session import own_session
-from transforms.autocdc.apply import apply_changes
-from transforms.merge import Recorded
-from transforms.tombstones import read
+from silverfold.conf.errors import SchemaDrift
+from silverfold.pipelines.spark.session import own_session
+from silverfold.transforms.autocdc.apply import apply_changes
+from silverfold.transforms.merge import Recorded
+from silverfold.transforms.tombstones import read
 
 SOURCE = "id int, name string, city string, op string, seq bigint"
 TABLE = "id int, name string, city string, _position bigint"

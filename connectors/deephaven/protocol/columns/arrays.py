@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from conf.errors import InvalidValue
-from connectors.deephaven.protocol.columns.values import Decimals, Fixed, Lists, Mask, Raw, Texts
-from connectors.deephaven.protocol.types import ColumnType, Shape
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.deephaven.protocol.columns.values import Decimals, Fixed, Lists, Mask, Raw, Texts
+from silverfold.connectors.deephaven.protocol.types import ColumnType, Shape
 
 _SURROGATES = 0xD800
 _SURROGATE_BITS = 0xF800

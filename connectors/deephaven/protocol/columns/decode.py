@@ -10,16 +10,15 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
-
-from conf.errors import InvalidValue, RemoteProtocolError, UnknownTemplate
-from connectors.deephaven.protocol.columns.arrays import to_arrow
-from connectors.deephaven.protocol.columns.encode import encode_column, encode_removed, rows_per_message
-from connectors.deephaven.protocol.columns.ranges import are_disjoint, expand, read_ranges
-from connectors.deephaven.protocol.columns.values import Decimals, Raw, read_values
-from connectors.deephaven.protocol.layouts import Longs
-from connectors.deephaven.protocol.messages import ColumnInfo
-from connectors.deephaven.protocol.roles import Column, Header, Roles
-from connectors.deephaven.protocol.types import ColumnType
+from silverfold.conf.errors import InvalidValue, RemoteProtocolError, UnknownTemplate
+from silverfold.connectors.deephaven.protocol.columns.arrays import to_arrow
+from silverfold.connectors.deephaven.protocol.columns.encode import encode_column, encode_removed, rows_per_message
+from silverfold.connectors.deephaven.protocol.columns.ranges import are_disjoint, expand, read_ranges
+from silverfold.connectors.deephaven.protocol.columns.values import Decimals, Raw, read_values
+from silverfold.connectors.deephaven.protocol.layouts import Longs
+from silverfold.connectors.deephaven.protocol.messages import ColumnInfo
+from silverfold.connectors.deephaven.protocol.roles import Column, Header, Roles
+from silverfold.connectors.deephaven.protocol.types import ColumnType
 
 __all__ = [
     "ColumnValues",

@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from conf.errors import LocalProtocolError, SourceRefused
-from connectors.deephaven.protocol.columns.rowdata import RowData, row_data
-from connectors.deephaven.protocol.layouts import Longs, write_blocks
-from connectors.deephaven.protocol.messages import ErrorCode
-from connectors.deephaven.protocol.roles import Column, Ranges, Removed, Roles
-from connectors.deephaven.protocol.types import ColumnType
+from silverfold.conf.errors import LocalProtocolError, SourceRefused
+from silverfold.connectors.deephaven.protocol.columns.rowdata import RowData, row_data
+from silverfold.connectors.deephaven.protocol.layouts import Longs, write_blocks
+from silverfold.connectors.deephaven.protocol.messages import ErrorCode
+from silverfold.connectors.deephaven.protocol.roles import Column, Ranges, Removed, Roles
+from silverfold.connectors.deephaven.protocol.types import ColumnType
 
 _MAX_ENTRIES = 65_534
 """Limit per group and message, the same as in the reference implementations."""

@@ -12,11 +12,10 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-
-from connectors.deephaven.protocol.groups import OpenMessage
-from connectors.deephaven.protocol.layouts import Blocks, Longs
-from connectors.deephaven.protocol.roles import Values
-from connectors.wire.sbe.codec.walk import Dimensions
+from silverfold.connectors.deephaven.protocol.groups import OpenMessage
+from silverfold.connectors.deephaven.protocol.layouts import Blocks, Longs
+from silverfold.connectors.deephaven.protocol.roles import Values
+from silverfold.connectors.wire.sbe.codec.walk import Dimensions
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 

@@ -7,11 +7,10 @@ is checked before anything is allocated. Removed rows stay ranges.
 from __future__ import annotations
 
 import numpy as np
-
-from conf.errors import InvalidValue
-from connectors.deephaven.protocol.groups import OpenMessage
-from connectors.deephaven.protocol.layouts import Longs
-from connectors.deephaven.protocol.roles import Ranges
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.deephaven.protocol.groups import OpenMessage
+from silverfold.connectors.deephaven.protocol.layouts import Longs
+from silverfold.connectors.deephaven.protocol.roles import Ranges
 
 _ROW_KEYS = np.iinfo(np.int64)
 

@@ -10,12 +10,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-
-from conf.errors import InvalidValue, SourceRefused
-from connectors.deephaven.protocol.layouts import Longs, Number, write_blocks
-from connectors.deephaven.protocol.messages import ErrorCode
-from connectors.deephaven.protocol.roles import Values
-from connectors.deephaven.protocol.types import Shape
+from silverfold.conf.errors import InvalidValue, SourceRefused
+from silverfold.connectors.deephaven.protocol.layouts import Longs, Number, write_blocks
+from silverfold.connectors.deephaven.protocol.messages import ErrorCode
+from silverfold.connectors.deephaven.protocol.roles import Values
+from silverfold.connectors.deephaven.protocol.types import Shape
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-
-from conf.errors import InvalidValue
-from connectors.deephaven.protocol.columns.nested import find_nested
-from connectors.deephaven.protocol.groups import OpenMessage, Text
-from connectors.deephaven.protocol.layouts import Blocks, Longs, gather_field
-from connectors.deephaven.protocol.roles import Values
-from connectors.deephaven.protocol.types import ColumnType, Shape
-from connectors.wire.sbe.codec.walk import Dimensions
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.deephaven.protocol.columns.nested import find_nested
+from silverfold.connectors.deephaven.protocol.groups import OpenMessage, Text
+from silverfold.connectors.deephaven.protocol.layouts import Blocks, Longs, gather_field
+from silverfold.connectors.deephaven.protocol.roles import Values
+from silverfold.connectors.deephaven.protocol.types import ColumnType, Shape
+from silverfold.connectors.wire.sbe.codec.walk import Dimensions
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 

@@ -23,12 +23,11 @@ from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
-
-from conf.errors import InvalidValue
-from connectors.deephaven.protocol.types import TYPES, ColumnType
-from connectors.deephaven.server.filters.syntax import parse_filter
-from connectors.deephaven.server.filters.texts import inclusion_test, membership_test, method_test
-from connectors.deephaven.server.filters.tree import (
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.deephaven.protocol.types import TYPES, ColumnType
+from silverfold.connectors.deephaven.server.filters.syntax import parse_filter
+from silverfold.connectors.deephaven.server.filters.texts import inclusion_test, membership_test, method_test
+from silverfold.connectors.deephaven.server.filters.tree import (
     AllOf,
     AnyOf,
     Column,
@@ -46,7 +45,7 @@ from connectors.deephaven.server.filters.tree import (
     Truth,
     Value,
 )
-from connectors.deephaven.server.filters.values import (
+from silverfold.connectors.deephaven.server.filters.values import (
     COMPARABLE,
     FLOATS,
     INTEGERS,
@@ -57,9 +56,9 @@ from connectors.deephaven.server.filters.values import (
     is_one_of,
     mismatch,
 )
-from connectors.deephaven.server.tables.cells import Cells, null_mask
-from connectors.deephaven.server.tables.rowkeys import Mask
-from connectors.deephaven.server.tables.rows import Rows
+from silverfold.connectors.deephaven.server.tables.cells import Cells, null_mask
+from silverfold.connectors.deephaven.server.tables.rowkeys import Mask
+from silverfold.connectors.deephaven.server.tables.rows import Rows
 
 LONG, DOUBLE = TYPES["Long"], TYPES["Double"]
 

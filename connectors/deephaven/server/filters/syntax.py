@@ -29,8 +29,8 @@ import re
 from decimal import Decimal
 from typing import Final, NamedTuple, NoReturn
 
-from conf.errors import InvalidValue
-from connectors.deephaven.server.filters.tree import (
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.deephaven.server.filters.tree import (
     AllOf,
     AnyOf,
     Arithmetic,

@@ -12,11 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from conf.errors import InvalidValue
-from connectors.deephaven.server.filters.tree import Constant, TextMethod
-from connectors.deephaven.server.tables.cells import Cells
-from connectors.deephaven.server.tables.rowkeys import Mask
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.deephaven.server.filters.tree import Constant, TextMethod
+from silverfold.connectors.deephaven.server.tables.cells import Cells
+from silverfold.connectors.deephaven.server.tables.rowkeys import Mask
 
 TextTester = Callable[[Cells], Mask]
 

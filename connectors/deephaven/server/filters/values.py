@@ -14,13 +14,12 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
-
-from conf.errors import InvalidValue
-from connectors.deephaven.protocol.types import ColumnType, Shape
-from connectors.deephaven.server.filters.times import nanoseconds
-from connectors.deephaven.server.filters.tree import Constant, Operator
-from connectors.deephaven.server.tables.cells import Cells, null_mask
-from connectors.deephaven.server.tables.rowkeys import Mask
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.deephaven.protocol.types import ColumnType, Shape
+from silverfold.connectors.deephaven.server.filters.times import nanoseconds
+from silverfold.connectors.deephaven.server.filters.tree import Constant, Operator
+from silverfold.connectors.deephaven.server.tables.cells import Cells, null_mask
+from silverfold.connectors.deephaven.server.tables.rowkeys import Mask
 
 INTEGERS = frozenset({"Byte", "Short", "Int", "Long"})
 FLOATS = frozenset({"Float", "Double"})

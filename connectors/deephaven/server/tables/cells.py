@@ -15,11 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from conf.errors import InvalidValue
-from connectors.deephaven.protocol.types import ColumnType, Shape
-from connectors.deephaven.server.tables.cell_values import CONVERTERS, FLOATS, INTEGERS, elements
-from connectors.deephaven.server.tables.rowkeys import Mask
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.deephaven.protocol.types import ColumnType, Shape
+from silverfold.connectors.deephaven.server.tables.cell_values import CONVERTERS, FLOATS, INTEGERS, elements
+from silverfold.connectors.deephaven.server.tables.rowkeys import Mask
 
 Cells: TypeAlias = npt.NDArray[Any]
 

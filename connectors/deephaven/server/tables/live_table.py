@@ -14,14 +14,13 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-
-from conf.errors import LocalProtocolError
-from connectors.deephaven.protocol.types import TYPES, ColumnType
-from connectors.deephaven.server.tables.cells import to_arrow, to_python
-from connectors.deephaven.server.tables.rowkeys import Longs
-from connectors.deephaven.server.tables.rows import Delta, Rows, Snapshot
-from connectors.deephaven.server.tables.storage import Storage
-from connectors.deephaven.server.tables.table_update import TableUpdate
+from silverfold.conf.errors import LocalProtocolError
+from silverfold.connectors.deephaven.protocol.types import TYPES, ColumnType
+from silverfold.connectors.deephaven.server.tables.cells import to_arrow, to_python
+from silverfold.connectors.deephaven.server.tables.rowkeys import Longs
+from silverfold.connectors.deephaven.server.tables.rows import Delta, Rows, Snapshot
+from silverfold.connectors.deephaven.server.tables.storage import Storage
+from silverfold.connectors.deephaven.server.tables.table_update import TableUpdate
 
 Listener: TypeAlias = Callable[[Delta], None]
 Detach: TypeAlias = Callable[[], None]

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-
-from connectors.deephaven.protocol.types import ColumnType
-from connectors.deephaven.server.tables.cells import Cells, size_of
-from connectors.deephaven.server.tables.rowkeys import Longs, Mask
+from silverfold.connectors.deephaven.protocol.types import ColumnType
+from silverfold.connectors.deephaven.server.tables.cells import Cells, size_of
+from silverfold.connectors.deephaven.server.tables.rowkeys import Longs, Mask
 
 
 @dataclass(frozen=True, eq=False)

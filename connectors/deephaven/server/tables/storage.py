@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import numpy as np
-
-from connectors.deephaven.protocol.types import ColumnType, Shape
-from connectors.deephaven.server.tables.cells import Cells, dtype_of
-from connectors.deephaven.server.tables.rowkeys import NOWHERE, Longs, Mask, RowIndex
-from connectors.deephaven.server.tables.rows import Rows
+from silverfold.connectors.deephaven.protocol.types import ColumnType, Shape
+from silverfold.connectors.deephaven.server.tables.cells import Cells, dtype_of
+from silverfold.connectors.deephaven.server.tables.rowkeys import NOWHERE, Longs, Mask, RowIndex
+from silverfold.connectors.deephaven.server.tables.rows import Rows
 
 
 class Storage:

@@ -13,12 +13,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
-from conf.errors import InvalidValue, LocalProtocolError
-from connectors.deephaven.protocol.types import ColumnType
-from connectors.deephaven.server.tables.cells import Cells, nulls, to_cells
-from connectors.deephaven.server.tables.rowkeys import NOWHERE, Longs, Mask, RowIndex
-from connectors.deephaven.server.tables.storage import Storage
+from silverfold.conf.errors import InvalidValue, LocalProtocolError
+from silverfold.connectors.deephaven.protocol.types import ColumnType
+from silverfold.connectors.deephaven.server.tables.cells import Cells, nulls, to_cells
+from silverfold.connectors.deephaven.server.tables.rowkeys import NOWHERE, Longs, Mask, RowIndex
+from silverfold.connectors.deephaven.server.tables.storage import Storage
 
 Keys: TypeAlias = Sequence[int] | Longs
 Step: TypeAlias = Callable[[Storage], None]

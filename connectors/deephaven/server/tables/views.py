@@ -11,13 +11,12 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
-from conf.errors import LocalProtocolError
-from connectors.deephaven.server.filters.filters import bind_filter
-from connectors.deephaven.server.tables.cells import to_python
-from connectors.deephaven.server.tables.live_table import Detach, LiveTable
-from connectors.deephaven.server.tables.rowkeys import Longs
-from connectors.deephaven.server.tables.rows import Delta, Rows
+from silverfold.conf.errors import LocalProtocolError
+from silverfold.connectors.deephaven.server.filters.filters import bind_filter
+from silverfold.connectors.deephaven.server.tables.cells import to_python
+from silverfold.connectors.deephaven.server.tables.live_table import Detach, LiveTable
+from silverfold.connectors.deephaven.server.tables.rowkeys import Longs
+from silverfold.connectors.deephaven.server.tables.rows import Delta, Rows
 
 
 class View(LiveTable):

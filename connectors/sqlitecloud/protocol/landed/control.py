@@ -18,7 +18,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, NoReturn
 
-from conf.errors import InvalidValue
+from silverfold.conf.errors import InvalidValue
 
 MAX_COLUMNS: Final = 32_767
 """The largest column count of an SQLite table, however SQLite is compiled."""

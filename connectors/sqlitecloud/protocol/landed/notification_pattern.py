@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
-from connectors.sqlitecloud.protocol.landed.control import Description
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
 
 Matcher: TypeAlias = Callable[[str], object]
 """Takes a text decoded with ``surrogateescape``; returns a true value if it need not be parsed."""

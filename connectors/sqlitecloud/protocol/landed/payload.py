@@ -17,9 +17,9 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
 
-from conf.errors import InvalidValue
-from connectors.sqlitecloud.protocol.frame_access import message_stream
-from connectors.sqlitecloud.protocol.messages import MAX_NESTING
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.sqlitecloud.protocol.frame_access import message_stream
+from silverfold.connectors.sqlitecloud.protocol.messages import MAX_NESTING
 
 Op: TypeAlias = Literal["insert", "update", "delete"]
 Json: TypeAlias = Any

@@ -34,12 +34,11 @@ from types import NoneType
 from typing import Any, Final
 
 import pyarrow as pa
-
-from conf.errors import InvalidValue
-from connectors.sqlitecloud.options import BlobForm, SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
-from connectors.sqlitecloud.protocol.messages import SIGNED_64
-from connectors.sqlitecloud.protocol.landed.payload import Members, json_text
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.sqlitecloud.options import BlobForm, SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
+from silverfold.connectors.sqlitecloud.protocol.landed.payload import Members, json_text
+from silverfold.connectors.sqlitecloud.protocol.messages import SIGNED_64
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _NUMBER: Final = re.compile(r"-?[0-9]{1,80}(\.[0-9]{1,80})?", re.ASCII)

@@ -10,11 +10,11 @@ import threading
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from connectors.sqlitecloud.protocol.encode import encode_json, encode_text
-from connectors.sqlitecloud.protocol.statements import ALL
-from connectors.sqlitecloud.server.options import ServerOptions
-from connectors.sqlitecloud.server.pubsub.capture import TableChanges
-from connectors.sqlitecloud.server.pubsub.dialect import message_text, sender_text, table_text
+from silverfold.connectors.sqlitecloud.protocol.encode import encode_json, encode_text
+from silverfold.connectors.sqlitecloud.protocol.statements import ALL
+from silverfold.connectors.sqlitecloud.server.options import ServerOptions
+from silverfold.connectors.sqlitecloud.server.pubsub.capture import TableChanges
+from silverfold.connectors.sqlitecloud.server.pubsub.dialect import message_text, sender_text, table_text
 
 
 class Topic(NamedTuple):

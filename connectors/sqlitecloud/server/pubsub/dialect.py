@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Literal, NamedTuple
 
-from connectors.sqlitecloud.server.pubsub.capture import RowChange, SqliteValue, TableChanges
+from silverfold.connectors.sqlitecloud.server.pubsub.capture import RowChange, SqliteValue, TableChanges
 
 _AS_JSON: Final = json.JSONEncoder(ensure_ascii=False).encode
 _EXACT_IN_DOUBLES: Final = 1 << 53

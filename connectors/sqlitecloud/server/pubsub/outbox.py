@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from connectors.sqlitecloud.server.options import Pacing, ServerOptions
+from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 
 _SLICE: Final = 2_048
 _PAUSE: Final = 0.02

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
 import apsw
-
-from connectors.sqlitecloud.protocol.statements import quote_identifier as quoted
+from silverfold.connectors.sqlitecloud.protocol.statements import quote_identifier as quoted
 
 _COUNTED_AFTER: Final = 20
 """Minimum changes of a table before its rows are recounted."""

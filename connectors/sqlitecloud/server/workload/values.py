@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from random import Random
 from typing import Final
 
-from connectors.sqlitecloud.server.pubsub.capture import SqliteValue
+from silverfold.connectors.sqlitecloud.server.pubsub.capture import SqliteValue
 
 _WORDS: Final = [
     "amber",

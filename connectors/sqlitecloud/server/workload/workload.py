@@ -13,14 +13,13 @@ from typing import Final, cast
 
 import apsw
 import structlog
-
-from conf.errors import ConfigError
-from connectors.sqlitecloud.protocol.statements import quote_identifier as quoted
-from connectors.sqlitecloud.server.pubsub.capture import SqliteValue
-from connectors.sqlitecloud.server.state import ServedSession
-from connectors.sqlitecloud.server.transactions import Written
-from connectors.sqlitecloud.server.workload.tables import WorkedColumn, WorkedTable, WorkedTables
-from connectors.sqlitecloud.server.workload.values import new_key, random_like, random_value
+from silverfold.conf.errors import ConfigError
+from silverfold.connectors.sqlitecloud.protocol.statements import quote_identifier as quoted
+from silverfold.connectors.sqlitecloud.server.pubsub.capture import SqliteValue
+from silverfold.connectors.sqlitecloud.server.state import ServedSession
+from silverfold.connectors.sqlitecloud.server.transactions import Written
+from silverfold.connectors.sqlitecloud.server.workload.tables import WorkedColumn, WorkedTable, WorkedTables
+from silverfold.connectors.sqlitecloud.server.workload.values import new_key, random_like, random_value
 
 _TRIES: Final = 20
 """Maximum statements per transaction."""

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from conf.names import folded
-from connectors.base import ControlFrame, Frame, Kind
-from connectors.sqlitecloud.protocol.landed.values import Column
-from connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+from silverfold.conf.names import folded
+from silverfold.connectors.base import ControlFrame, Frame, Kind
+from silverfold.connectors.sqlitecloud.protocol.landed.values import Column
+from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 
 MOST_COLUMNS: Final = 2_000
 """Maximum announced columns of a table: SQLite's own limit, unless compiled differently."""

@@ -16,9 +16,9 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
 
-from conf.errors import InvalidValue
-from conf.names import folded
-from connectors.sqlitecloud.protocol.landed.payload import Members
+from silverfold.conf.errors import InvalidValue
+from silverfold.conf.names import folded
+from silverfold.connectors.sqlitecloud.protocol.landed.payload import Members
 
 Op: TypeAlias = Literal["insert", "update", "delete"]
 Json: TypeAlias = Any

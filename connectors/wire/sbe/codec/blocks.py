@@ -12,9 +12,9 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from conf.errors import InvalidValue
-from connectors.wire.sbe.codec.values import Fault, SetValue
-from connectors.wire.sbe.schema.model import (
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.wire.sbe.codec.values import Fault, SetValue
+from silverfold.connectors.wire.sbe.schema.model import (
     Array,
     Buffer,
     ByteOrder,
@@ -28,8 +28,14 @@ from connectors.wire.sbe.schema.model import (
     Scalar,
     Set,
 )
-from connectors.wire.sbe.schema.primitives import TRAITS, stored_value
-from connectors.wire.sbe.schema.text import DEFAULT_CHARSET, TextMode, codec, fixed_text_codec, fixed_text_reader
+from silverfold.connectors.wire.sbe.schema.primitives import TRAITS, stored_value
+from silverfold.connectors.wire.sbe.schema.text import (
+    DEFAULT_CHARSET,
+    TextMode,
+    codec,
+    fixed_text_codec,
+    fixed_text_reader,
+)
 
 _MAX_TARGETS = 16
 """Arrays up to this many elements are unpacked element by element; longer ones as one value."""

@@ -9,8 +9,8 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from connectors.wire.sbe.codec.blocks import slot_code
-from connectors.wire.sbe.codec.packers import (
+from silverfold.connectors.wire.sbe.codec.blocks import slot_code
+from silverfold.connectors.wire.sbe.codec.packers import (
     Packer,
     PackOptions,
     enum_packer,
@@ -20,8 +20,8 @@ from connectors.wire.sbe.codec.packers import (
     text_packer,
     value_fault,
 )
-from connectors.wire.sbe.codec.values import Fault
-from connectors.wire.sbe.schema.model import (
+from silverfold.connectors.wire.sbe.codec.values import Fault
+from silverfold.connectors.wire.sbe.schema.model import (
     Array,
     Composite,
     Encoding,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from conf.errors import InvalidValue, TruncatedMessage
-from connectors.wire.sbe.codec.blocks import BlockOptions, BlockPlan, BlockReader, charset_fault
-from connectors.wire.sbe.codec.skip import Skipper, Unskippable
-from connectors.wire.sbe.codec.values import Fault, Finding
-from connectors.wire.sbe.codec.walk import Dimensions, DimensionsReader, LengthReader
-from connectors.wire.sbe.schema.model import Body, Buffer, Data, Group
-from connectors.wire.sbe.schema.text import text_reader
+from silverfold.conf.errors import InvalidValue, TruncatedMessage
+from silverfold.connectors.wire.sbe.codec.blocks import BlockOptions, BlockPlan, BlockReader, charset_fault
+from silverfold.connectors.wire.sbe.codec.skip import Skipper, Unskippable
+from silverfold.connectors.wire.sbe.codec.values import Fault, Finding
+from silverfold.connectors.wire.sbe.codec.walk import Dimensions, DimensionsReader, LengthReader
+from silverfold.connectors.wire.sbe.schema.model import Body, Buffer, Data, Group
+from silverfold.connectors.wire.sbe.schema.text import text_reader
 
 
 class Scan:

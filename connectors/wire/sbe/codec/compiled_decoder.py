@@ -12,11 +12,11 @@ import struct
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from connectors.wire.sbe.codec.blocks import BlockOptions, BlockSource
-from connectors.wire.sbe.codec.roles import RoleReader
-from connectors.wire.sbe.schema.model import Body, Buffer, Data, Field, Group, Message, Role
-from connectors.wire.sbe.schema.primitives import TRAITS
-from connectors.wire.sbe.schema.text import data_codec, text_reader
+from silverfold.connectors.wire.sbe.codec.blocks import BlockOptions, BlockSource
+from silverfold.connectors.wire.sbe.codec.roles import RoleReader
+from silverfold.connectors.wire.sbe.schema.model import Body, Buffer, Data, Field, Group, Message, Role
+from silverfold.connectors.wire.sbe.schema.primitives import TRAITS
+from silverfold.connectors.wire.sbe.schema.text import data_codec, text_reader
 
 CompiledDecoder: TypeAlias = "Callable[[Buffer, int], dict[str, Any] | None]"
 """Maps a message and the end of its root block to its values; None if the message needs the slow path."""

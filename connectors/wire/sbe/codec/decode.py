@@ -14,17 +14,17 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from conf.errors import InvalidValue, UnknownTemplate
-from connectors.wire.sbe.codec.blocks import BlockOptions
-from connectors.wire.sbe.codec.bodies import BodyReader, Counts, Scan
-from connectors.wire.sbe.codec.compiled_decoder import CompiledDecoder, compile_decoder
-from connectors.wire.sbe.codec.header import Header, HeaderReader
-from connectors.wire.sbe.codec.skip import Skipper
-from connectors.wire.sbe.codec.value_checks import newer_values
-from connectors.wire.sbe.codec.values import Fault, Finding, SetValue
-from connectors.wire.sbe.codec.walk import MAX_EMPTY_ENTRIES
-from connectors.wire.sbe.schema.model import Body, Buffer, Composite, Encoding, Enum, Message, Schema, Set
-from connectors.wire.sbe.schema.text import TextMode
+from silverfold.conf.errors import InvalidValue, UnknownTemplate
+from silverfold.connectors.wire.sbe.codec.blocks import BlockOptions
+from silverfold.connectors.wire.sbe.codec.bodies import BodyReader, Counts, Scan
+from silverfold.connectors.wire.sbe.codec.compiled_decoder import CompiledDecoder, compile_decoder
+from silverfold.connectors.wire.sbe.codec.header import Header, HeaderReader
+from silverfold.connectors.wire.sbe.codec.skip import Skipper
+from silverfold.connectors.wire.sbe.codec.value_checks import newer_values
+from silverfold.connectors.wire.sbe.codec.values import Fault, Finding, SetValue
+from silverfold.connectors.wire.sbe.codec.walk import MAX_EMPTY_ENTRIES
+from silverfold.connectors.wire.sbe.schema.model import Body, Buffer, Composite, Encoding, Enum, Message, Schema, Set
+from silverfold.connectors.wire.sbe.schema.text import TextMode
 
 
 def json_text(decoded: Decoded) -> str:

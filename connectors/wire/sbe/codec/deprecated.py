@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from conf.errors import WireError
-from connectors.wire.sbe.codec.decode import MessageReader
-from connectors.wire.sbe.codec.value_checks import deprecated_values
-from connectors.wire.sbe.schema.model import (
+from silverfold.conf.errors import WireError
+from silverfold.connectors.wire.sbe.codec.decode import MessageReader
+from silverfold.connectors.wire.sbe.codec.value_checks import deprecated_values
+from silverfold.connectors.wire.sbe.schema.model import (
     Body,
     Buffer,
     Composite,

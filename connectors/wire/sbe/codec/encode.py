@@ -10,17 +10,17 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from conf.errors import InvalidValue
-from connectors.wire.sbe.codec.blocks import field_ends, part_end
-from connectors.wire.sbe.codec.blockwriter import BlockWriter
-from connectors.wire.sbe.codec.decode import decode
-from connectors.wire.sbe.codec.packers import PackOptions, encode_text, value_fault
-from connectors.wire.sbe.codec.roles import RoleWriter
-from connectors.wire.sbe.codec.value_checks import needlessly_deprecated
-from connectors.wire.sbe.codec.values import Fault
-from connectors.wire.sbe.schema.model import Body, Data, Group, Message, Presence, Role, Schema
-from connectors.wire.sbe.schema.primitives import TRAITS
-from connectors.wire.sbe.schema.text import codec
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.wire.sbe.codec.blocks import field_ends, part_end
+from silverfold.connectors.wire.sbe.codec.blockwriter import BlockWriter
+from silverfold.connectors.wire.sbe.codec.decode import decode
+from silverfold.connectors.wire.sbe.codec.packers import PackOptions, encode_text, value_fault
+from silverfold.connectors.wire.sbe.codec.roles import RoleWriter
+from silverfold.connectors.wire.sbe.codec.value_checks import needlessly_deprecated
+from silverfold.connectors.wire.sbe.codec.values import Fault
+from silverfold.connectors.wire.sbe.schema.model import Body, Data, Group, Message, Presence, Role, Schema
+from silverfold.connectors.wire.sbe.schema.primitives import TRAITS
+from silverfold.connectors.wire.sbe.schema.text import codec
 
 _NO_VALUES: Mapping[str, Any] = {}
 

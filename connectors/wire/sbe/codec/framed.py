@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from connectors.wire.framing.cutter import FrameCutter
-from connectors.wire.framing.settings import Framing
-from connectors.wire.sbe.codec.decode import decode
-from connectors.wire.sbe.codec.header import ROLES
-from connectors.wire.sbe.schema.model import Buffer, Schema
+from silverfold.connectors.wire.framing.cutter import FrameCutter
+from silverfold.connectors.wire.framing.settings import Framing
+from silverfold.connectors.wire.sbe.codec.decode import decode
+from silverfold.connectors.wire.sbe.codec.header import ROLES
+from silverfold.connectors.wire.sbe.schema.model import Buffer, Schema
 
 
 def cutter_for(schema: Schema, framing: Framing) -> FrameCutter:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from conf.errors import TruncatedMessage
-from connectors.wire.sbe.codec.blocks import BlockOptions, BlockPlan, BlockReader
-from connectors.wire.sbe.codec.roles import RoleReader
-from connectors.wire.sbe.schema.model import Buffer, Schema
+from silverfold.conf.errors import TruncatedMessage
+from silverfold.connectors.wire.sbe.codec.blocks import BlockOptions, BlockPlan, BlockReader
+from silverfold.connectors.wire.sbe.codec.roles import RoleReader
+from silverfold.connectors.wire.sbe.schema.model import Buffer, Schema
 
 ROLES = ("blockLength", "templateId", "schemaId", "version")
 _NO_EXTRAS: Mapping[str, Any] = {}

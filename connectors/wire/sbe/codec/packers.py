@@ -11,12 +11,12 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
-from conf.errors import InvalidValue
-from connectors.wire.sbe.codec.blocks import null_test
-from connectors.wire.sbe.codec.values import Fault, SetValue
-from connectors.wire.sbe.schema.model import Array, ByteOrder, Enum, Primitive, Scalar, Set
-from connectors.wire.sbe.schema.primitives import FLOATS, TRAITS, fits, stored_value
-from connectors.wire.sbe.schema.text import DEFAULT_CHARSET, codec, encoded_text
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.wire.sbe.codec.blocks import null_test
+from silverfold.connectors.wire.sbe.codec.values import Fault, SetValue
+from silverfold.connectors.wire.sbe.schema.model import Array, ByteOrder, Enum, Primitive, Scalar, Set
+from silverfold.connectors.wire.sbe.schema.primitives import FLOATS, TRAITS, fits, stored_value
+from silverfold.connectors.wire.sbe.schema.text import DEFAULT_CHARSET, codec, encoded_text
 
 Packer: TypeAlias = Callable[[Any], Any]
 

@@ -6,10 +6,10 @@ import struct
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 
-from conf.errors import InvalidValue
-from connectors.wire.sbe.codec.values import Fault
-from connectors.wire.sbe.schema.model import Buffer, ByteOrder, Structure
-from connectors.wire.sbe.schema.primitives import TRAITS
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.wire.sbe.codec.values import Fault
+from silverfold.connectors.wire.sbe.schema.model import Buffer, ByteOrder, Structure
+from silverfold.connectors.wire.sbe.schema.primitives import TRAITS
 
 
 class RoleReader:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from connectors.wire.sbe.codec.walk import DimensionsReader, LengthReader
-from connectors.wire.sbe.schema.model import Body, Buffer, Data, Primitive, Schema
-from connectors.wire.sbe.schema.primitives import TRAITS
+from silverfold.connectors.wire.sbe.codec.walk import DimensionsReader, LengthReader
+from silverfold.connectors.wire.sbe.schema.model import Body, Buffer, Data, Primitive, Schema
+from silverfold.connectors.wire.sbe.schema.primitives import TRAITS
 
 MAX_DEPTH = 32
 """Deepest nesting of unknown groups."""

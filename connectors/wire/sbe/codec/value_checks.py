@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from connectors.wire.sbe.codec.blocks import null_test
-from connectors.wire.sbe.codec.values import Finding, SetValue
-from connectors.wire.sbe.schema.model import (
+from silverfold.connectors.wire.sbe.codec.blocks import null_test
+from silverfold.connectors.wire.sbe.codec.values import Finding, SetValue
+from silverfold.connectors.wire.sbe.schema.model import (
     Array,
     Body,
     Composite,
@@ -23,7 +23,7 @@ from connectors.wire.sbe.schema.model import (
     Scalar,
     Set,
 )
-from connectors.wire.sbe.schema.primitives import FLOATS, stored_value
+from silverfold.connectors.wire.sbe.schema.primitives import FLOATS, stored_value
 
 _TIMES_OF_DAY = frozenset({"utctimeonly", "tztimeonly"})
 _UNITS = {"second": 0, "millisecond": 3, "microsecond": 6, "nanosecond": 9}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from conf.errors import WireError
+from silverfold.conf.errors import WireError
 
 
 class SetValue:

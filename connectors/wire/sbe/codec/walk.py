@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from conf.errors import InvalidValue, TruncatedMessage
-from connectors.wire.sbe.codec.blocks import part_end
-from connectors.wire.sbe.codec.roles import RoleReader
-from connectors.wire.sbe.codec.values import Fault
-from connectors.wire.sbe.schema.model import (
+from silverfold.conf.errors import InvalidValue, TruncatedMessage
+from silverfold.connectors.wire.sbe.codec.blocks import part_end
+from silverfold.connectors.wire.sbe.codec.roles import RoleReader
+from silverfold.connectors.wire.sbe.codec.values import Fault
+from silverfold.connectors.wire.sbe.schema.model import (
     Array,
     Body,
     Buffer,
@@ -32,7 +31,7 @@ from connectors.wire.sbe.schema.model import (
     Schema,
     Structure,
 )
-from connectors.wire.sbe.schema.primitives import TRAITS
+from silverfold.connectors.wire.sbe.schema.primitives import TRAITS
 
 MAX_EMPTY_ENTRIES = 65_536
 """Most entries of no bytes to accept in one message: its size does not bound their number."""

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-from connectors.wire.sbe.columnar.byte_arrays import Bools, Longs, Octets, gather, stride_of
-from connectors.wire.sbe.columnar.levels import BlockTable
-from connectors.wire.sbe.columnar.state import WalkState
+from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools, Longs, Octets, gather, stride_of
+from silverfold.connectors.wire.sbe.columnar.levels import BlockTable
+from silverfold.connectors.wire.sbe.columnar.state import WalkState
 
 _NEWEST = (1 << 63) - 1
 

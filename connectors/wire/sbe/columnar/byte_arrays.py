@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
-from connectors.wire.sbe.schema.model import Buffer
+from silverfold.connectors.wire.sbe.schema.model import Buffer
 
 Octets: TypeAlias = npt.NDArray[np.uint8]
 Longs: TypeAlias = npt.NDArray[np.int64]

@@ -7,15 +7,21 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-
-from connectors.wire.sbe.codec.blocks import field_ends
-from connectors.wire.sbe.columnar.blocks import Blocks, block_ends
-from connectors.wire.sbe.columnar.byte_arrays import Bools
-from connectors.wire.sbe.columnar.logical_types import logical_composite, logical_number
-from connectors.wire.sbe.columnar.numeric import Constant, Number, NumberList, array_of, number_type, struct_of
-from connectors.wire.sbe.columnar.options import ColumnOptions
-from connectors.wire.sbe.columnar.texts import FixedText
-from connectors.wire.sbe.schema.model import (
+from silverfold.connectors.wire.sbe.codec.blocks import field_ends
+from silverfold.connectors.wire.sbe.columnar.blocks import Blocks, block_ends
+from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools
+from silverfold.connectors.wire.sbe.columnar.logical_types import logical_composite, logical_number
+from silverfold.connectors.wire.sbe.columnar.numeric import (
+    Constant,
+    Number,
+    NumberList,
+    array_of,
+    number_type,
+    struct_of,
+)
+from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions
+from silverfold.connectors.wire.sbe.columnar.texts import FixedText
+from silverfold.connectors.wire.sbe.schema.model import (
     Array,
     ByteOrder,
     Composite,
@@ -28,7 +34,7 @@ from connectors.wire.sbe.schema.model import (
     Scalar,
     Set,
 )
-from connectors.wire.sbe.schema.primitives import TRAITS
+from silverfold.connectors.wire.sbe.schema.primitives import TRAITS
 
 
 class EnumNames:

@@ -11,23 +11,22 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-
-from conf.errors import OversizedMessage, WireError
-from connectors.wire.sbe.codec.decode import MessageReader
-from connectors.wire.sbe.codec.skip import Skipper
-from connectors.wire.sbe.columnar.blocks import Blocks
-from connectors.wire.sbe.columnar.byte_arrays import Bodies, Longs, bodies_of
-from connectors.wire.sbe.columnar.composites import FieldColumn
-from connectors.wire.sbe.columnar.headers import HeaderColumns, Headers
-from connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
-from connectors.wire.sbe.columnar.logical_types import check_times
-from connectors.wire.sbe.columnar.numeric import struct_of
-from connectors.wire.sbe.columnar.options import BLOCK_LENGTH, VERSION, ColumnOptions
-from connectors.wire.sbe.columnar.plan import BodyPlan
-from connectors.wire.sbe.columnar.state import TooMuchAtOnce, WalkState
-from connectors.wire.sbe.columnar.texts import DataValues
-from connectors.wire.sbe.columnar.walk import Shapes, Walk
-from connectors.wire.sbe.schema.model import Body, Buffer, ByteOrder, Message, Schema
+from silverfold.conf.errors import OversizedMessage, WireError
+from silverfold.connectors.wire.sbe.codec.decode import MessageReader
+from silverfold.connectors.wire.sbe.codec.skip import Skipper
+from silverfold.connectors.wire.sbe.columnar.blocks import Blocks
+from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bodies, Longs, bodies_of
+from silverfold.connectors.wire.sbe.columnar.composites import FieldColumn
+from silverfold.connectors.wire.sbe.columnar.headers import HeaderColumns, Headers
+from silverfold.connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
+from silverfold.connectors.wire.sbe.columnar.logical_types import check_times
+from silverfold.connectors.wire.sbe.columnar.numeric import struct_of
+from silverfold.connectors.wire.sbe.columnar.options import BLOCK_LENGTH, VERSION, ColumnOptions
+from silverfold.connectors.wire.sbe.columnar.plan import BodyPlan
+from silverfold.connectors.wire.sbe.columnar.state import TooMuchAtOnce, WalkState
+from silverfold.connectors.wire.sbe.columnar.texts import DataValues
+from silverfold.connectors.wire.sbe.columnar.walk import Shapes, Walk
+from silverfold.connectors.wire.sbe.schema.model import Body, Buffer, ByteOrder, Message, Schema
 
 
 class BodyRows:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-
-from connectors.wire.sbe.columnar.byte_arrays import Bools, Longs, Octets
-from connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
-from connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan
-from connectors.wire.sbe.columnar.state import WalkState
+from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools, Longs, Octets
+from silverfold.connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
+from silverfold.connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan
+from silverfold.connectors.wire.sbe.columnar.state import WalkState
 
 _MIN_ENTRIES = 64
 """Fewest entries for which it pays."""

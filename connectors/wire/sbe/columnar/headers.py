@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-
-from connectors.wire.sbe.codec.header import ROLES
-from connectors.wire.sbe.columnar.byte_arrays import Bodies, Bools, Longs, Octets, gather, stride_of
-from connectors.wire.sbe.schema.model import ByteOrder, Presence, Role, Scalar, Schema
-from connectors.wire.sbe.schema.primitives import TRAITS
+from silverfold.connectors.wire.sbe.codec.header import ROLES
+from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bodies, Bools, Longs, Octets, gather, stride_of
+from silverfold.connectors.wire.sbe.schema.model import ByteOrder, Presence, Role, Scalar, Schema
+from silverfold.connectors.wire.sbe.schema.primitives import TRAITS
 
 _LAST = (1 << 63) - 1
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 from array import array
 
 import numpy as np
-
-from connectors.wire.sbe.columnar.byte_arrays import Bools, Longs
-from connectors.wire.sbe.schema.model import Body
+from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools, Longs
+from silverfold.connectors.wire.sbe.schema.model import Body
 
 ABSENT = -1
 FIRST_GROUP = 3

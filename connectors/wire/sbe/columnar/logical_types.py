@@ -11,14 +11,22 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-
-from conf.errors import InvalidValue
-from connectors.wire.sbe.columnar.blocks import Blocks
-from connectors.wire.sbe.columnar.byte_arrays import Bools
-from connectors.wire.sbe.columnar.numeric import Number, array_of
-from connectors.wire.sbe.columnar.options import ColumnOptions
-from connectors.wire.sbe.schema.model import Body, ByteOrder, Composite, Field, Member, Presence, Primitive, Scalar
-from connectors.wire.sbe.schema.primitives import INTEGERS, TRAITS
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.wire.sbe.columnar.blocks import Blocks
+from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools
+from silverfold.connectors.wire.sbe.columnar.numeric import Number, array_of
+from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions
+from silverfold.connectors.wire.sbe.schema.model import (
+    Body,
+    ByteOrder,
+    Composite,
+    Field,
+    Member,
+    Presence,
+    Primitive,
+    Scalar,
+)
+from silverfold.connectors.wire.sbe.schema.primitives import INTEGERS, TRAITS
 
 _DIGITS: Final = 38
 """Digits of the widest decimal."""

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-
-from connectors.wire.sbe.codec.blocks import wire_null
-from connectors.wire.sbe.columnar.blocks import Blocks
-from connectors.wire.sbe.columnar.byte_arrays import Bools
-from connectors.wire.sbe.columnar.options import ColumnOptions
-from connectors.wire.sbe.schema.model import Array, ByteOrder, Primitive, Scalar
-from connectors.wire.sbe.schema.primitives import TRAITS
+from silverfold.connectors.wire.sbe.codec.blocks import wire_null
+from silverfold.connectors.wire.sbe.columnar.blocks import Blocks
+from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools
+from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions
+from silverfold.connectors.wire.sbe.schema.model import Array, ByteOrder, Primitive, Scalar
+from silverfold.connectors.wire.sbe.schema.primitives import TRAITS
 
 _ARROW = {
     Primitive.INT8: pa.int8(),

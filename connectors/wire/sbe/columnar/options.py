@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from connectors.wire.sbe.codec.walk import MAX_EMPTY_ENTRIES
-from connectors.wire.sbe.schema.text import TextMode
+from silverfold.connectors.wire.sbe.codec.walk import MAX_EMPTY_ENTRIES
+from silverfold.connectors.wire.sbe.schema.text import TextMode
 
 VERSION, BLOCK_LENGTH = "#version", "#blockLength"
 """Columns added by ``shapes``: acting version, and block length on the wire. No element can have these names."""

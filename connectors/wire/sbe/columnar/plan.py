@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from connectors.wire.sbe.codec.walk import DimensionsReader, LengthReader
-from connectors.wire.sbe.columnar.byte_arrays import CLAMP
-from connectors.wire.sbe.columnar.headers import RoleColumns
-from connectors.wire.sbe.schema.model import Body, ByteOrder, Data, Group
+from silverfold.connectors.wire.sbe.codec.walk import DimensionsReader, LengthReader
+from silverfold.connectors.wire.sbe.columnar.byte_arrays import CLAMP
+from silverfold.connectors.wire.sbe.columnar.headers import RoleColumns
+from silverfold.connectors.wire.sbe.schema.model import Body, ByteOrder, Data, Group
 
 
 class DataPlan:

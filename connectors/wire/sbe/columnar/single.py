@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from conf.errors import InvalidValue, TruncatedMessage
-from connectors.wire.sbe.codec.skip import Skipper, Unskippable
-from connectors.wire.sbe.codec.values import Fault
-from connectors.wire.sbe.columnar.headers import NOT_COUNTED
-from connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
-from connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan
-from connectors.wire.sbe.columnar.state import WalkState
+from silverfold.conf.errors import InvalidValue, TruncatedMessage
+from silverfold.connectors.wire.sbe.codec.skip import Skipper, Unskippable
+from silverfold.connectors.wire.sbe.codec.values import Fault
+from silverfold.connectors.wire.sbe.columnar.headers import NOT_COUNTED
+from silverfold.connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
+from silverfold.connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan
+from silverfold.connectors.wire.sbe.columnar.state import WalkState
 
 FEW = 48
 """Below this number of messages, walking them one at a time is faster than together."""

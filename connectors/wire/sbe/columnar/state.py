@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-
-from connectors.wire.sbe.columnar.byte_arrays import ALL, Bodies, Bools, Longs, Places, where
+from silverfold.connectors.wire.sbe.columnar.byte_arrays import ALL, Bodies, Bools, Longs, Places, where
 
 COLUMN_BYTES_AT_ONCE = 1 << 27
 """Most column bytes for the blocks of messages walked together: short blocks take more than on the wire."""

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-
-from connectors.wire.sbe.columnar.blocks import Blocks
-from connectors.wire.sbe.columnar.byte_arrays import Bools, Longs, Octets
-from connectors.wire.sbe.columnar.numeric import combine, validity
-from connectors.wire.sbe.columnar.options import ColumnOptions
-from connectors.wire.sbe.schema.model import Array, Data, Scalar
-from connectors.wire.sbe.schema.text import DEFAULT_CHARSET, codec, fixed_text_reader, text_reader
+from silverfold.connectors.wire.sbe.columnar.blocks import Blocks
+from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools, Longs, Octets
+from silverfold.connectors.wire.sbe.columnar.numeric import combine, validity
+from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions
+from silverfold.connectors.wire.sbe.schema.model import Array, Data, Scalar
+from silverfold.connectors.wire.sbe.schema.text import DEFAULT_CHARSET, codec, fixed_text_reader, text_reader
 
 _LIKE_ASCII = frozenset({"ascii", "utf-8", "iso8859-1", "iso8859-15", "cp1252"})
 """Charsets in which bytes below 128 are ASCII."""

@@ -12,16 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-
-from connectors.wire.sbe.codec.skip import Skipper
-from connectors.wire.sbe.codec.values import Fault
-from connectors.wire.sbe.columnar.byte_arrays import ALL, CLAMP, Bools, Longs, Places, where
-from connectors.wire.sbe.columnar.dense import Entries, dense_messages, dense_parts, read_dense
-from connectors.wire.sbe.columnar.headers import NOT_COUNTED
-from connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
-from connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan
-from connectors.wire.sbe.columnar.single import FEW, Shape, Single
-from connectors.wire.sbe.columnar.state import WalkState
+from silverfold.connectors.wire.sbe.codec.skip import Skipper
+from silverfold.connectors.wire.sbe.codec.values import Fault
+from silverfold.connectors.wire.sbe.columnar.byte_arrays import ALL, CLAMP, Bools, Longs, Places, where
+from silverfold.connectors.wire.sbe.columnar.dense import Entries, dense_messages, dense_parts, read_dense
+from silverfold.connectors.wire.sbe.columnar.headers import NOT_COUNTED
+from silverfold.connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
+from silverfold.connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan
+from silverfold.connectors.wire.sbe.columnar.single import FEW, Shape, Single
+from silverfold.connectors.wire.sbe.columnar.state import WalkState
 
 _LARGE_MESSAGE = 1 << 12
 """Bytes per message above which even few messages are walked together: their entries may be found all at once."""

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from connectors.wire.sbe.compare.fields import compare_fields
-from connectors.wire.sbe.compare.layouts import kind, meaning, wire_fields
-from connectors.wire.sbe.compare.ledger import Ledger, Location
-from connectors.wire.sbe.compare.pairing import Blocks, pair_blocks
-from connectors.wire.sbe.compare.texts import field_text
-from connectors.wire.sbe.compare.versions import ElementVersions, check_new_versions
-from connectors.wire.sbe.schema.model import Body, Field, Presence
+from silverfold.connectors.wire.sbe.compare.fields import compare_fields
+from silverfold.connectors.wire.sbe.compare.layouts import kind, meaning, wire_fields
+from silverfold.connectors.wire.sbe.compare.ledger import Ledger, Location
+from silverfold.connectors.wire.sbe.compare.pairing import Blocks, pair_blocks
+from silverfold.connectors.wire.sbe.compare.texts import field_text
+from silverfold.connectors.wire.sbe.compare.versions import ElementVersions, check_new_versions
+from silverfold.connectors.wire.sbe.schema.model import Body, Field, Presence
 
 
 class Stray(NamedTuple):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from connectors.wire.sbe.compare.layouts import kind, meaning, shape
-from connectors.wire.sbe.compare.ledger import Ledger, Location
-from connectors.wire.sbe.compare.named_values import compare_enums, compare_sets
-from connectors.wire.sbe.compare.pairing import Blocks, pair_blocks
-from connectors.wire.sbe.compare.texts import composite_text, encoding_text
-from connectors.wire.sbe.compare.values import compare_constants, compare_presence, compare_values
-from connectors.wire.sbe.compare.versions import (
+from silverfold.connectors.wire.sbe.compare.layouts import kind, meaning, shape
+from silverfold.connectors.wire.sbe.compare.ledger import Ledger, Location
+from silverfold.connectors.wire.sbe.compare.named_values import compare_enums, compare_sets
+from silverfold.connectors.wire.sbe.compare.pairing import Blocks, pair_blocks
+from silverfold.connectors.wire.sbe.compare.texts import composite_text, encoding_text
+from silverfold.connectors.wire.sbe.compare.values import compare_constants, compare_presence, compare_values
+from silverfold.connectors.wire.sbe.compare.versions import (
     ElementVersions,
     check_new_versions,
     compare_deprecation,
     compare_versions,
 )
-from connectors.wire.sbe.schema.model import Array, Composite, Encoding, Enum, Member, Presence, Scalar, Set
+from silverfold.connectors.wire.sbe.schema.model import Array, Composite, Encoding, Enum, Member, Presence, Scalar, Set
 
 
 def compare_encodings(

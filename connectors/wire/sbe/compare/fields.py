@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from connectors.wire.sbe.compare.encodings import compare_encodings, compare_type_names
-from connectors.wire.sbe.compare.ledger import Ledger, Location
-from connectors.wire.sbe.compare.texts import field_text
-from connectors.wire.sbe.compare.values import compare_constants, compare_presence
-from connectors.wire.sbe.compare.versions import ElementVersions, compare_versions
-from connectors.wire.sbe.schema.model import Data, Field, Group, Message, Presence
+from silverfold.connectors.wire.sbe.compare.encodings import compare_encodings, compare_type_names
+from silverfold.connectors.wire.sbe.compare.ledger import Ledger, Location
+from silverfold.connectors.wire.sbe.compare.texts import field_text
+from silverfold.connectors.wire.sbe.compare.values import compare_constants, compare_presence
+from silverfold.connectors.wire.sbe.compare.versions import ElementVersions, compare_versions
+from silverfold.connectors.wire.sbe.schema.model import Data, Field, Group, Message, Presence
 
 
 def compare_fields(ledger: Ledger, location: Location, old: Field, new: Field) -> None:

@@ -12,8 +12,8 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
-from connectors.wire.sbe.compare.findings import Profile
-from connectors.wire.sbe.schema.model import (
+from silverfold.connectors.wire.sbe.compare.findings import Profile
+from silverfold.connectors.wire.sbe.schema.model import (
     Array,
     Body,
     Composite,
@@ -30,7 +30,7 @@ from connectors.wire.sbe.schema.model import (
     Set,
     Structure,
 )
-from connectors.wire.sbe.schema.text import DEFAULT_CHARSET, codec
+from silverfold.connectors.wire.sbe.schema.text import DEFAULT_CHARSET, codec
 
 _COUNTS = frozenset({"numGroups", "numVarDataFields"})
 

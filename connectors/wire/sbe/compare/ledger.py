@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from connectors.wire.sbe.compare.findings import Finding, Profile
-from connectors.wire.sbe.compare.rules import RULES
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.connectors.wire.sbe.compare.findings import Finding, Profile
+from silverfold.connectors.wire.sbe.compare.rules import RULES
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 
 class Location(NamedTuple):

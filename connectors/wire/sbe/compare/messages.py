@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from connectors.wire.sbe.compare.blocks import Strays, compare_blocks
-from connectors.wire.sbe.compare.fields import compare_remarks
-from connectors.wire.sbe.compare.findings import Severity
-from connectors.wire.sbe.compare.ledger import Ledger, Location
-from connectors.wire.sbe.compare.pairing import pair_messages
-from connectors.wire.sbe.compare.parts import compare_data, compare_groups
-from connectors.wire.sbe.compare.versions import (
+from silverfold.connectors.wire.sbe.compare.blocks import Strays, compare_blocks
+from silverfold.connectors.wire.sbe.compare.fields import compare_remarks
+from silverfold.connectors.wire.sbe.compare.findings import Severity
+from silverfold.connectors.wire.sbe.compare.ledger import Ledger, Location
+from silverfold.connectors.wire.sbe.compare.pairing import pair_messages
+from silverfold.connectors.wire.sbe.compare.parts import compare_data, compare_groups
+from silverfold.connectors.wire.sbe.compare.versions import (
     ElementVersions,
     check_new_body,
     check_new_versions,
     compare_deprecation,
     compare_order,
 )
-from connectors.wire.sbe.schema.model import Body, Message
+from silverfold.connectors.wire.sbe.schema.model import Body, Message
 
 
 def compare_messages(ledger: Ledger) -> None:

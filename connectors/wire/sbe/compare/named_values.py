@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from connectors.wire.sbe.compare.ledger import Ledger, Location
-from connectors.wire.sbe.compare.versions import ElementVersions, check_new_versions, compare_versions
-from connectors.wire.sbe.schema.model import Enum, Primitive, Set
+from silverfold.connectors.wire.sbe.compare.ledger import Ledger, Location
+from silverfold.connectors.wire.sbe.compare.versions import ElementVersions, check_new_versions, compare_versions
+from silverfold.connectors.wire.sbe.schema.model import Enum, Primitive, Set
 
 
 class _Names(NamedTuple):

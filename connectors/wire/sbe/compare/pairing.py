@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from connectors.wire.sbe.compare.layouts import meaning
-from connectors.wire.sbe.schema.model import Data, Field, Group, Member, Message, Presence
+from silverfold.connectors.wire.sbe.compare.layouts import meaning
+from silverfold.connectors.wire.sbe.schema.model import Data, Field, Group, Member, Message, Presence
 
 BlockPart = TypeVar("BlockPart", Field, Member)
 Part = TypeVar("Part", Group, Data)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from connectors.wire.sbe.compare.fields import compare_remarks
-from connectors.wire.sbe.compare.layouts import (
+from silverfold.connectors.wire.sbe.compare.fields import compare_remarks
+from silverfold.connectors.wire.sbe.compare.layouts import (
     can_skip_data,
     can_skip_group,
     charset_name,
@@ -13,12 +13,17 @@ from connectors.wire.sbe.compare.layouts import (
     group_layout,
     structure_layout,
 )
-from connectors.wire.sbe.compare.ledger import Ledger, Location
-from connectors.wire.sbe.compare.pairing import Parts, pair_parts
-from connectors.wire.sbe.compare.texts import data_text, group_text, length_text, range_text, structure_text
-from connectors.wire.sbe.compare.values import Limits, charset_case, is_narrowed
-from connectors.wire.sbe.compare.versions import ElementVersions, check_new_body, check_new_versions, compare_versions
-from connectors.wire.sbe.schema.model import Body, Data, Group, Message, Role, Structure
+from silverfold.connectors.wire.sbe.compare.ledger import Ledger, Location
+from silverfold.connectors.wire.sbe.compare.pairing import Parts, pair_parts
+from silverfold.connectors.wire.sbe.compare.texts import data_text, group_text, length_text, range_text, structure_text
+from silverfold.connectors.wire.sbe.compare.values import Limits, charset_case, is_narrowed
+from silverfold.connectors.wire.sbe.compare.versions import (
+    ElementVersions,
+    check_new_body,
+    check_new_versions,
+    compare_versions,
+)
+from silverfold.connectors.wire.sbe.schema.model import Body, Data, Group, Message, Role, Structure
 
 
 def compare_dimensions(ledger: Ledger, location: Location, old: Structure, new: Structure) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from connectors.wire.sbe.compare.findings import Kind, Profile, Severity
+from silverfold.connectors.wire.sbe.compare.findings import Kind, Profile, Severity
 
 _SEVERITIES = {
     "-": Severity.NONE,

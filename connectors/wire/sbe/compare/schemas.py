@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from connectors.wire.sbe.compare.findings import Comparison, Profile
-from connectors.wire.sbe.compare.layouts import profile_of, same, structure_layout
-from connectors.wire.sbe.compare.ledger import SCHEMA_LOCATION, Ledger, Location
-from connectors.wire.sbe.compare.messages import compare_messages
-from connectors.wire.sbe.compare.texts import structure_text
-from connectors.wire.sbe.schema.model import Body, Composite, Encoding, Enum, Schema, Set
+from silverfold.connectors.wire.sbe.compare.findings import Comparison, Profile
+from silverfold.connectors.wire.sbe.compare.layouts import profile_of, same, structure_layout
+from silverfold.connectors.wire.sbe.compare.ledger import SCHEMA_LOCATION, Ledger, Location
+from silverfold.connectors.wire.sbe.compare.messages import compare_messages
+from silverfold.connectors.wire.sbe.compare.texts import structure_text
+from silverfold.connectors.wire.sbe.schema.model import Body, Composite, Encoding, Enum, Schema, Set
 
 _ORDERS = {"<": "littleEndian", ">": "bigEndian"}
 _AFTER_MESSAGES = 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connectors.wire.sbe.schema.model import (
+from silverfold.connectors.wire.sbe.schema.model import (
     Array,
     Composite,
     Data,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from connectors.wire.sbe.compare.layouts import charset, charset_name, same
-from connectors.wire.sbe.compare.ledger import Ledger, Location
-from connectors.wire.sbe.compare.texts import range_text
-from connectors.wire.sbe.schema.model import Array, Enum, Field, Member, Presence, Primitive, Scalar
+from silverfold.connectors.wire.sbe.compare.layouts import charset, charset_name, same
+from silverfold.connectors.wire.sbe.compare.ledger import Ledger, Location
+from silverfold.connectors.wire.sbe.compare.texts import range_text
+from silverfold.connectors.wire.sbe.schema.model import Array, Enum, Field, Member, Presence, Primitive, Scalar
 
 _ASCII, _UTF_8 = "ascii", "utf-8"
 

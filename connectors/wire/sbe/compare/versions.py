@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from connectors.wire.sbe.compare.layouts import wire_fields
-from connectors.wire.sbe.compare.ledger import Ledger, Location
-from connectors.wire.sbe.schema.model import Body, Data, Field, Group
+from silverfold.connectors.wire.sbe.compare.layouts import wire_fields
+from silverfold.connectors.wire.sbe.compare.ledger import Ledger, Location
+from silverfold.connectors.wire.sbe.schema.model import Body, Data, Field, Group
 
 
 class ElementVersions(NamedTuple):

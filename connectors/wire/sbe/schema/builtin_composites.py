@@ -5,8 +5,8 @@ Their members are found by name; offsets and types are those of the schema (SBE 
 
 from __future__ import annotations
 
-from connectors.wire.sbe.schema.document import Element
-from connectors.wire.sbe.schema.model import (
+from silverfold.connectors.wire.sbe.schema.document import Element
+from silverfold.connectors.wire.sbe.schema.model import (
     Array,
     Composite,
     Data,
@@ -17,8 +17,8 @@ from connectors.wire.sbe.schema.model import (
     Scalar,
     Structure,
 )
-from connectors.wire.sbe.schema.primitives import INTEGERS, TRAITS, UNSIGNED
-from connectors.wire.sbe.schema.report import Report
+from silverfold.connectors.wire.sbe.schema.primitives import INTEGERS, TRAITS, UNSIGNED
+from silverfold.connectors.wire.sbe.schema.report import Report
 
 _HEADER = ("blockLength", "templateId", "schemaId", "version")
 _DIMENSIONS = ("blockLength", "numInGroup")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from connectors.wire.sbe.schema.document import MAX_DEPTH, Element
-from connectors.wire.sbe.schema.model import Array, Composite, Encoding, Enum, Member, Presence, Scalar, Set
-from connectors.wire.sbe.schema.simple import presence_of, remarks_of
+from silverfold.connectors.wire.sbe.schema.document import MAX_DEPTH, Element
+from silverfold.connectors.wire.sbe.schema.model import Array, Composite, Encoding, Enum, Member, Presence, Scalar, Set
+from silverfold.connectors.wire.sbe.schema.simple import presence_of, remarks_of
 
 if TYPE_CHECKING:  # circular: members may be named encodings
-    from connectors.wire.sbe.schema.encodings import Encodings
+    from silverfold.connectors.wire.sbe.schema.encodings import Encodings
 
 _MAX_PARTS = 4096
 """Most values in one composite, nested ones included: composites that refer to composites grow exponentially."""

@@ -18,9 +18,8 @@ from xml.sax import SAXException, handler
 
 from defusedxml.common import DefusedXmlException, DTDForbidden
 from defusedxml.sax import make_parser
-
-from conf.errors import SchemaError
-from conf.files import read_whole
+from silverfold.conf.errors import SchemaError
+from silverfold.conf.files import read_whole
 
 _XINCLUDE = "http://www.w3.org/2001/XInclude"
 MAX_DEPTH = 64

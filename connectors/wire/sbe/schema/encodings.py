@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import NamedTuple
 
-from connectors.wire.sbe.schema.composites import resolve_composite
-from connectors.wire.sbe.schema.document import MAX_DEPTH, Element
-from connectors.wire.sbe.schema.model import Encoding, Enum, Primitive, Scalar
-from connectors.wire.sbe.schema.primitives import TRAITS
-from connectors.wire.sbe.schema.report import Report
-from connectors.wire.sbe.schema.simple import primitive_scalar, resolve_enum, resolve_set, resolve_type
+from silverfold.connectors.wire.sbe.schema.composites import resolve_composite
+from silverfold.connectors.wire.sbe.schema.document import MAX_DEPTH, Element
+from silverfold.connectors.wire.sbe.schema.model import Encoding, Enum, Primitive, Scalar
+from silverfold.connectors.wire.sbe.schema.primitives import TRAITS
+from silverfold.connectors.wire.sbe.schema.report import Report
+from silverfold.connectors.wire.sbe.schema.simple import primitive_scalar, resolve_enum, resolve_set, resolve_type
 
 
 class Constant(NamedTuple):

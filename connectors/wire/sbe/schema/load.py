@@ -10,15 +10,15 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from connectors.wire.sbe.schema.builtin_composites import resolve_data, resolve_dimensions, resolve_header
-from connectors.wire.sbe.schema.composites import is_variable
-from connectors.wire.sbe.schema.document import Element, read_document
-from connectors.wire.sbe.schema.encodings import Encodings
-from connectors.wire.sbe.schema.messages import Messages
-from connectors.wire.sbe.schema.model import ByteOrder, Data, Encoding, Message, Primitive, Schema, Structure
-from connectors.wire.sbe.schema.primitives import TRAITS
-from connectors.wire.sbe.schema.report import Report
-from connectors.wire.sbe.schema.vocabulary import check_vocabulary
+from silverfold.connectors.wire.sbe.schema.builtin_composites import resolve_data, resolve_dimensions, resolve_header
+from silverfold.connectors.wire.sbe.schema.composites import is_variable
+from silverfold.connectors.wire.sbe.schema.document import Element, read_document
+from silverfold.connectors.wire.sbe.schema.encodings import Encodings
+from silverfold.connectors.wire.sbe.schema.messages import Messages
+from silverfold.connectors.wire.sbe.schema.model import ByteOrder, Data, Encoding, Message, Primitive, Schema, Structure
+from silverfold.connectors.wire.sbe.schema.primitives import TRAITS
+from silverfold.connectors.wire.sbe.schema.report import Report
+from silverfold.connectors.wire.sbe.schema.vocabulary import check_vocabulary
 
 _ORDERS: dict[str, ByteOrder] = {"littleEndian": "<", "bigEndian": ">"}
 _DEFINITIONS = frozenset({"type", "composite", "enum", "set"})

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from connectors.wire.sbe.schema.builtin_composites import resolve_data, resolve_dimensions
-from connectors.wire.sbe.schema.composites import constant, is_variable, presence
-from connectors.wire.sbe.schema.document import Element
-from connectors.wire.sbe.schema.encodings import Encodings
-from connectors.wire.sbe.schema.model import (
+from silverfold.connectors.wire.sbe.schema.builtin_composites import resolve_data, resolve_dimensions
+from silverfold.connectors.wire.sbe.schema.composites import constant, is_variable, presence
+from silverfold.connectors.wire.sbe.schema.document import Element
+from silverfold.connectors.wire.sbe.schema.encodings import Encodings
+from silverfold.connectors.wire.sbe.schema.model import (
     Array,
     Data,
     Encoding,
@@ -21,7 +21,7 @@ from connectors.wire.sbe.schema.model import (
     Scalar,
     Structure,
 )
-from connectors.wire.sbe.schema.simple import presence_of
+from silverfold.connectors.wire.sbe.schema.simple import presence_of
 
 _ORDER = {"field": 0, "group": 1, "data": 2}
 

@@ -10,7 +10,7 @@ import re
 import struct
 from typing import NamedTuple
 
-from connectors.wire.sbe.schema.model import Primitive
+from silverfold.connectors.wire.sbe.schema.model import Primitive
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 _FLOAT = struct.Struct("<f")

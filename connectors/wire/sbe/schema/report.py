@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from conf.errors import SchemaError
-from connectors.wire.sbe.schema.document import Element
-from connectors.wire.sbe.schema.primitives import integer
+from silverfold.conf.errors import SchemaError
+from silverfold.connectors.wire.sbe.schema.document import Element
+from silverfold.connectors.wire.sbe.schema.primitives import integer
 
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 

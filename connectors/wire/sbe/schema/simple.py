@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from connectors.wire.sbe.schema.document import Element
-from connectors.wire.sbe.schema.model import Array, Enum, Presence, Primitive, Remarks, Scalar, Set
-from connectors.wire.sbe.schema.primitives import INTEGERS, TRAITS, UNSIGNED, integer, raw_value
-from connectors.wire.sbe.schema.report import Report
-from connectors.wire.sbe.schema.text import DEFAULT_CHARSET, codec
+from silverfold.connectors.wire.sbe.schema.document import Element
+from silverfold.connectors.wire.sbe.schema.model import Array, Enum, Presence, Primitive, Remarks, Scalar, Set
+from silverfold.connectors.wire.sbe.schema.primitives import INTEGERS, TRAITS, UNSIGNED, integer, raw_value
+from silverfold.connectors.wire.sbe.schema.report import Report
+from silverfold.connectors.wire.sbe.schema.text import DEFAULT_CHARSET, codec
 
 if TYPE_CHECKING:  # circular: a type may refer to an enum by name
-    from connectors.wire.sbe.schema.encodings import Encodings
+    from silverfold.connectors.wire.sbe.schema.encodings import Encodings
 
 _PRESENCES = {presence.value: presence for presence in Presence}
 

@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from connectors.wire.sbe.schema.model import Buffer
+from silverfold.connectors.wire.sbe.schema.model import Buffer
 
 TextMode: TypeAlias = Literal["strict", "bytes", "replace"]
 """Invalid text is an error, stays bytes, or has its invalid parts replaced by U+FFFD."""

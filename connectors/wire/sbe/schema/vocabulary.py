@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from connectors.wire.sbe.schema.document import Element
-from connectors.wire.sbe.schema.primitives import integer
-from connectors.wire.sbe.schema.report import Report, is_symbol
+from silverfold.connectors.wire.sbe.schema.document import Element
+from silverfold.connectors.wire.sbe.schema.primitives import integer
+from silverfold.connectors.wire.sbe.schema.report import Report, is_symbol
 
 
 class _Form(NamedTuple):

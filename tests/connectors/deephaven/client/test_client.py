@@ -10,16 +10,22 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from silverfold.conf.errors import (
+    LocalProtocolError,
+    RemoteProtocolError,
+    SilverfoldError,
+    SourceUnavailable,
+    WireError,
+)
+from silverfold.connectors.deephaven.client.client import TableClient
+from silverfold.connectors.deephaven.client.table_listener import TableListener
+from silverfold.connectors.deephaven.protocol import control
+from silverfold.connectors.deephaven.protocol.frames import frame
+from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
+from silverfold.connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.deephaven.server.server import TableServer
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 
-from conf.errors import LocalProtocolError, RemoteProtocolError, SilverfoldError, SourceUnavailable, WireError
-from connectors.deephaven.client.client import TableClient
-from connectors.deephaven.client.table_listener import TableListener
-from connectors.deephaven.protocol import control
-from connectors.deephaven.protocol.frames import frame
-from connectors.deephaven.protocol.messages import SubscribeMode
-from connectors.deephaven.protocol.types import TYPES
-from connectors.deephaven.server.server import TableServer
-from connectors.deephaven.server.tables.live_table import LiveTable
 from tests.support.deephaven_columns import encoded
 from tests.support.deephaven_vectors import builtin_roles
 

@@ -11,15 +11,14 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
-
-from conf.errors import LocalProtocolError, SilverfoldError, SourceUnavailable
-from connectors.deephaven.client.client import TableClient
-from connectors.deephaven.client.listener import Listener
-from connectors.deephaven.client.table_listener import TableListener
-from connectors.deephaven.protocol.messages import ColumnInfo, SubscribeMode
-from connectors.deephaven.protocol.types import TYPES as COLUMN_TYPES
-from connectors.deephaven.server.server import TableServer
-from connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.conf.errors import LocalProtocolError, SilverfoldError, SourceUnavailable
+from silverfold.connectors.deephaven.client.client import TableClient
+from silverfold.connectors.deephaven.client.listener import Listener
+from silverfold.connectors.deephaven.client.table_listener import TableListener
+from silverfold.connectors.deephaven.protocol.messages import ColumnInfo, SubscribeMode
+from silverfold.connectors.deephaven.protocol.types import TYPES as COLUMN_TYPES
+from silverfold.connectors.deephaven.server.server import TableServer
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 
 NOON = 1_503_662_400_000_000_000
 TYPES = {

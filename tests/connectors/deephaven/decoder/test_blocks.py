@@ -8,8 +8,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from silverfold.connectors.deephaven.decoder.blocks import (
+    ADDED,
+    ERROR_COLUMN,
+    MODIFIED,
+    REMOVED,
+    BlockCutter,
+    Change,
+    WideRange,
+)
 
-from connectors.deephaven.decoder.blocks import ADDED, ERROR_COLUMN, MODIFIED, REMOVED, BlockCutter, Change, WideRange
 from tests.support.folding import Frame, Net, added, fold, folded, modified, of_column, removed
 
 TRILLION = 10**12

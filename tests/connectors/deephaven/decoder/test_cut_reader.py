@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-
-from conf.errors import UnknownTemplate
-from connectors.base import ControlFrame
-from connectors.deephaven.decoder import cut_reader
-from connectors.deephaven.decoder.blocks import ADDED, MODIFIED, REMOVED, WideRange
-from connectors.deephaven.decoder.cut_reader import (
+from silverfold.conf.errors import UnknownTemplate
+from silverfold.connectors.base import ControlFrame
+from silverfold.connectors.deephaven.decoder import cut_reader
+from silverfold.connectors.deephaven.decoder.blocks import ADDED, MODIFIED, REMOVED, WideRange
+from silverfold.connectors.deephaven.decoder.cut_reader import (
     BadFrame,
     ColumnCells,
     CutReader,
@@ -22,15 +21,16 @@ from connectors.deephaven.decoder.cut_reader import (
     Removals,
     read_context,
 )
-from connectors.deephaven.decoder.silver_types import silver_columns
-from connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from connectors.deephaven.protocol import control
-from connectors.deephaven.protocol.binding import bind
-from connectors.deephaven.protocol.columns.encode import encode_column, encode_removed
-from connectors.deephaven.protocol.messages import ColumnInfo
-from connectors.deephaven.protocol.roles import Roles
-from connectors.deephaven.protocol.types import TYPES
-from connectors.wire.sbe.schema.load import with_byte_order
+from silverfold.connectors.deephaven.decoder.silver_types import silver_columns
+from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.deephaven.protocol import control
+from silverfold.connectors.deephaven.protocol.binding import bind
+from silverfold.connectors.deephaven.protocol.columns.encode import encode_column, encode_removed
+from silverfold.connectors.deephaven.protocol.messages import ColumnInfo
+from silverfold.connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.wire.sbe.schema.load import with_byte_order
+
 from tests.support.deephaven_vectors import VECTORS, builtin_roles
 from tests.support.landed_history import ranges_of
 

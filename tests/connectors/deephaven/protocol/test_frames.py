@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from conf.errors import OversizedMessage, TruncatedMessage
-from connectors.deephaven.protocol.frames import FrameCutter, Known, PrefixCounts, frame
+from silverfold.conf.errors import OversizedMessage, TruncatedMessage
+from silverfold.connectors.deephaven.protocol.frames import FrameCutter, Known, PrefixCounts, frame
 
 BODY = b"headerXXbody"
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-
-from conf.errors import (
+from silverfold.conf.errors import (
     LocalProtocolError,
 )
-from connectors.deephaven.protocol import control
-from connectors.deephaven.protocol.frames import PrefixCounts, frame
-from connectors.deephaven.protocol.messages import (
+from silverfold.connectors.deephaven.protocol import control
+from silverfold.connectors.deephaven.protocol.frames import PrefixCounts, frame
+from silverfold.connectors.deephaven.protocol.messages import (
     ColumnReceived,
     ConnectionResponse,
     ErrorCode,
@@ -22,8 +21,9 @@ from connectors.deephaven.protocol.messages import (
     UpdateEnded,
     UpdateVoided,
 )
-from connectors.deephaven.protocol.session import Session
-from connectors.deephaven.protocol.subscriptions import SubscriptionState
+from silverfold.connectors.deephaven.protocol.session import Session
+from silverfold.connectors.deephaven.protocol.subscriptions import SubscriptionState
+
 from tests.support.deephaven_session import (
     BEGIN,
     BOTH,

@@ -1,5 +1,6 @@
-from connectors.common.backoff import Backoff
-from connectors.deephaven.receiver.receiver import CircuitBreaker
+from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.deephaven.receiver.receiver import CircuitBreaker
+
 from tests.support.chance import Clock, Highest
 
 

@@ -6,14 +6,13 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-
-from connectors.deephaven.protocol.columns.decode import decode_column, decode_removed
-from connectors.deephaven.protocol.messages import SubscribeMode
-from connectors.deephaven.protocol.schemas import load_roles
-from connectors.deephaven.server.filters.filters import bind_filter
-from connectors.deephaven.server.publication import Publication
-from connectors.deephaven.server.table_subscription import TableSubscription
-from connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.connectors.deephaven.protocol.columns.decode import decode_column, decode_removed
+from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
+from silverfold.connectors.deephaven.protocol.schemas import load_roles
+from silverfold.connectors.deephaven.server.filters.filters import bind_filter
+from silverfold.connectors.deephaven.server.publication import Publication
+from silverfold.connectors.deephaven.server.table_subscription import TableSubscription
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 
 ROLES = load_roles()
 LARGEST = 96

@@ -9,9 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-
-from conf.errors import ConfigError
-from connectors.deephaven.server.sources import load_file
+from silverfold.conf.errors import ConfigError
+from silverfold.connectors.deephaven.server.sources import load_file
 
 
 def parquet(path: Path, columns: dict[str, pa.Array]) -> Path:

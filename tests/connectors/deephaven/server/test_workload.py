@@ -6,13 +6,12 @@ from random import Random
 from typing import Any
 
 import pytest
-
-from connectors.common.rate import Rate, change_steadily
-from connectors.deephaven.protocol.types import TYPES
-from connectors.deephaven.server.random_values import random_like
-from connectors.deephaven.server.tables.live_table import LiveTable
-from connectors.deephaven.server.tables.rows import Delta
-from connectors.deephaven.server.workload import Changer
+from silverfold.connectors.common.rate import Rate, change_steadily
+from silverfold.connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.deephaven.server.random_values import random_like
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.connectors.deephaven.server.tables.rows import Delta
+from silverfold.connectors.deephaven.server.workload import Changer
 
 COLUMNS = {name.lower(): name for name in TYPES}
 

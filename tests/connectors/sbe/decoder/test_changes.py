@@ -13,18 +13,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from silverfold.conf.errors import WireError
+from silverfold.connectors.base import ReferenceChange
+from silverfold.connectors.sbe.decoder.changes import ChangeReader
+from silverfold.connectors.sbe.decoder.layout import layout_of
+from silverfold.connectors.sbe.options import SbeTable
+from silverfold.connectors.sbe.protocol.schemas import feed_schema
+from silverfold.connectors.sbe.reference import SbeReferenceReader
+from silverfold.connectors.wire.sbe.codec.encode import encode
+from silverfold.connectors.wire.sbe.schema.load import load_schema
+from silverfold.connectors.wire.sbe.schema.model import Body, Schema
+from silverfold.pipelines.verifying.compare import same
 
-from conf.errors import WireError
-from connectors.base import ReferenceChange
-from connectors.sbe.decoder.changes import ChangeReader
-from connectors.sbe.decoder.layout import layout_of
-from connectors.sbe.options import SbeTable
-from connectors.sbe.protocol.schemas import feed_schema
-from connectors.sbe.reference import SbeReferenceReader
-from connectors.wire.sbe.codec.encode import encode
-from connectors.wire.sbe.schema.load import load_schema
-from connectors.wire.sbe.schema.model import Body, Schema
-from pipelines.verifying.compare import same
 from tests.support.sbe import HEADER, message_of
 from tests.support.sbe_feed import table
 from tests.support.sbe_messages import messages

@@ -7,15 +7,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from connectors.sbe.protocol.filepositions import BEGINNING, FilePosition, furthest
-from connectors.sbe.protocol.messages import BadBytes, MessageReceived, SequenceGap
-from connectors.sbe.protocol.schemas import feed_schema
-from connectors.sbe.protocol.session import Session
-from connectors.sbe.server import Market
-from connectors.wire.framing.known import FRAMINGS
-from connectors.wire.framing.writer import FrameWriter
-from connectors.wire.sbe.codec.encode import encode
+from silverfold.connectors.sbe.protocol.filepositions import BEGINNING, FilePosition, furthest
+from silverfold.connectors.sbe.protocol.messages import BadBytes, MessageReceived, SequenceGap
+from silverfold.connectors.sbe.protocol.schemas import feed_schema
+from silverfold.connectors.sbe.protocol.session import Session
+from silverfold.connectors.sbe.server import Market
+from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.writer import FrameWriter
+from silverfold.connectors.wire.sbe.codec.encode import encode
 
 MARKET = feed_schema("builtin")
 SECURITIES = list(Market(MARKET, seed=0, clock=lambda: 0).greeting())

@@ -6,16 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-
-from connectors.sbe.protocol.schemas import feed_schema, read_schema
-from connectors.sbe.protocol.session import Session
-from connectors.sbe.receiver.changed import what_changed
-from connectors.sbe.receiver.landing import Landing
-from connectors.wire.framing.known import FRAMINGS
-from connectors.wire.framing.writer import FrameWriter
-from connectors.wire.sbe.codec.encode import encode
-from connectors.wire.sbe.schema.load import load_schema
-from connectors.wire.sbe.schema.model import Schema
+from silverfold.connectors.sbe.protocol.schemas import feed_schema, read_schema
+from silverfold.connectors.sbe.protocol.session import Session
+from silverfold.connectors.sbe.receiver.changed import what_changed
+from silverfold.connectors.sbe.receiver.landing import Landing
+from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.writer import FrameWriter
+from silverfold.connectors.wire.sbe.codec.encode import encode
+from silverfold.connectors.wire.sbe.schema.load import load_schema
+from silverfold.connectors.wire.sbe.schema.model import Schema
 
 EVOLUTION = Path(__file__).parents[3] / "golden" / "sbe" / "evolution"
 TEXTS = [(EVOLUTION / f"order-v{version}.xml").read_bytes() for version in range(4)]

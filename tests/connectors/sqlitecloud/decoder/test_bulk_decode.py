@@ -8,17 +8,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from silverfold.connectors.sqlitecloud.decoder.bulk_decode import BulkDecoder
+from silverfold.connectors.sqlitecloud.decoder.change_rows import ChangeRows
+from silverfold.connectors.sqlitecloud.decoder.changes import ChangeReader
+from silverfold.connectors.sqlitecloud.decoder.json_literals import read_all
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
+from silverfold.connectors.sqlitecloud.protocol.landed.values import Column, columns_of
+from silverfold.connectors.sqlitecloud.server.pubsub.capture import RowChange, TableChanges
+from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
+from silverfold.connectors.sqlitecloud.server.pubsub.dialect import table_text as written
 
-from connectors.sqlitecloud.decoder.bulk_decode import BulkDecoder
-from connectors.sqlitecloud.decoder.change_rows import ChangeRows
-from connectors.sqlitecloud.decoder.changes import ChangeReader
-from connectors.sqlitecloud.decoder.json_literals import read_all
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.landed.control import Description
-from connectors.sqlitecloud.protocol.landed.values import Column, columns_of
-from connectors.sqlitecloud.server.pubsub.capture import RowChange, TableChanges
-from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
-from connectors.sqlitecloud.server.pubsub.dialect import table_text as written
 from tests.support.sqlitecloud_drawing import NUMBERS, TABLES, notices
 from tests.support.sqlitecloud_notices import described
 

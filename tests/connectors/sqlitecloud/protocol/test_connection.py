@@ -6,12 +6,17 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
+import silverfold.conf.errors
 from hypothesis import given
-
-import conf.errors
-from conf.errors import InvalidValue, LocalProtocolError, RemoteProtocolError, StatementRefused, TruncatedMessage
-from connectors.sqlitecloud.protocol.connection import MainState, MainStream, PubSubStream
-from connectors.sqlitecloud.protocol.messages import (
+from silverfold.conf.errors import (
+    InvalidValue,
+    LocalProtocolError,
+    RemoteProtocolError,
+    StatementRefused,
+    TruncatedMessage,
+)
+from silverfold.connectors.sqlitecloud.protocol.connection import MainState, MainStream, PubSubStream
+from silverfold.connectors.sqlitecloud.protocol.messages import (
     BadFrame,
     ChunkReceived,
     ChunksEnded,
@@ -30,8 +35,9 @@ from connectors.sqlitecloud.protocol.messages import (
     Statement,
     TicketReceived,
 )
-from connectors.sqlitecloud.protocol.statements import listen_channel, listen_table, notify
-from connectors.sqlitecloud.protocol.streams import Stream
+from silverfold.connectors.sqlitecloud.protocol.statements import listen_channel, listen_table, notify
+from silverfold.connectors.sqlitecloud.protocol.streams import Stream
+
 from tests.support.sqlitecloud_vectors import names, octets, pieces, rows, vectors
 
 TICKET = PubSubTicket("a365efef-cfb7-4672-8ed4-45a489ddb194", "9230b8d8-93dc-4edc-bcaf-cc118fe32d4d")
@@ -133,7 +139,7 @@ def test_a_frame_in_the_wrong_place_is_refused_and_in_the_right_one_taken(vector
         with pytest.raises(RemoteProtocolError):
             stream.next_event()
     elif vector["error"] is not None:
-        assert isinstance(last.error, getattr(conf.errors, vector["error"]))
+        assert isinstance(last.error, getattr(silverfold.conf.errors, vector["error"]))
         assert last.error.code == vector["reason"]
     else:
         assert not isinstance(last, BadFrame | RequestRefused)

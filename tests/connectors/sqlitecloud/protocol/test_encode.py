@@ -7,9 +7,8 @@ import math
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
-
-from conf.errors import InvalidValue
-from connectors.sqlitecloud.protocol.encode import (
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.sqlitecloud.protocol.encode import (
     OK,
     encode_array,
     encode_chunk,
@@ -23,8 +22,8 @@ from connectors.sqlitecloud.protocol.encode import (
     encode_value,
     encode_zero_text,
 )
-from connectors.sqlitecloud.protocol.frames import FrameCutter, parse
-from connectors.sqlitecloud.protocol.messages import (
+from silverfold.connectors.sqlitecloud.protocol.frames import FrameCutter, parse
+from silverfold.connectors.sqlitecloud.protocol.messages import (
     Array,
     Column,
     Message,
@@ -36,7 +35,8 @@ from connectors.sqlitecloud.protocol.messages import (
     Single,
     Statement,
 )
-from connectors.sqlitecloud.server.connection import read_statement
+from silverfold.connectors.sqlitecloud.server.connection import read_statement
+
 from tests.support.sqlitecloud_vectors import cell, message, names, octets, vectors
 from tests.support.tries import half
 

@@ -8,12 +8,12 @@ import tracemalloc
 import hypothesis.strategies as st
 import lz4.block
 import pytest
+import silverfold.conf.errors
 from hypothesis import example, given
+from silverfold.conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, WireError
+from silverfold.connectors.sqlitecloud.protocol.frames import MAX_FRAME_BYTES, FrameCutter, RawFrame, parse
+from silverfold.connectors.sqlitecloud.protocol.messages import Column, Message, RawText, Rowset, Single
 
-import conf.errors
-from conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, WireError
-from connectors.sqlitecloud.protocol.frames import MAX_FRAME_BYTES, FrameCutter, RawFrame, parse
-from connectors.sqlitecloud.protocol.messages import Column, Message, RawText, Rowset, Single
 from tests.support.sqlitecloud_vectors import message, names, octets, pieces, vectors
 
 FRAMES = vectors("frames")
@@ -100,7 +100,7 @@ def test_frames_do_not_depend_on_where_chunks_end(size):
 def test_a_bad_frame_is_refused_for_its_reason_behind_the_good_ones(vector, size):
     most = vector.get("max_frame", MAX_FRAME_BYTES)
     good: list[Message] = []
-    with pytest.raises(getattr(conf.errors, vector["error"])) as caught:
+    with pytest.raises(getattr(silverfold.conf.errors, vector["error"])) as caught:
         read_all(octets(vector), size, most, good)
     assert (caught.value.reason, len(good)) == (vector["reason"], vector.get("good_frames_before", 0))
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pytest
-
-from connectors.sqlitecloud.protocol.commands import Command, Parameters, UnknownCommand, parse_command
-from connectors.sqlitecloud.protocol.sql_splitter import first_word, split
+from silverfold.connectors.sqlitecloud.protocol.commands import Command, Parameters, UnknownCommand, parse_command
+from silverfold.connectors.sqlitecloud.protocol.sql_splitter import first_word, split
 
 TRIGGER = "CREATE TEMP TRIGGER t AFTER INSERT ON x BEGIN SELECT 1; SELECT 'END;'; END"
 

@@ -4,17 +4,17 @@ import json
 from random import Random
 
 import pytest
+from silverfold.conf.errors import WireError
+from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions
+from silverfold.connectors.sqlitecloud.protocol.encode import encode_json
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
+from silverfold.connectors.sqlitecloud.protocol.landed.payload import parse_stream
+from silverfold.connectors.sqlitecloud.protocol.messages import Notification
+from silverfold.connectors.sqlitecloud.receiver import deferred_checks
+from silverfold.connectors.sqlitecloud.receiver.deferred_checks import named_table
+from silverfold.connectors.sqlitecloud.receiver.epoch import Epoch
 
-from conf.errors import WireError
-from connectors.common.backoff import Backoff
-from connectors.sqlitecloud.options import SqliteCloudOptions
-from connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
-from connectors.sqlitecloud.protocol.encode import encode_json
-from connectors.sqlitecloud.protocol.messages import Notification
-from connectors.sqlitecloud.protocol.landed.payload import parse_stream
-from connectors.sqlitecloud.receiver import deferred_checks
-from connectors.sqlitecloud.receiver.deferred_checks import named_table
-from connectors.sqlitecloud.receiver.epoch import Epoch
 from tests.support.sqlitecloud_receiving import Sink
 
 FOO = Description("foo", (TableColumn("id", "INTEGER", pk=1), TableColumn("a", "TEXT")), ("id",))

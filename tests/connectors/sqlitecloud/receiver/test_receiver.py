@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
+from silverfold.connectors.base import Kind
+from silverfold.connectors.sqlitecloud.options import SqliteCloudTable
+from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
+from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 
-from connectors.base import Kind
-from connectors.sqlitecloud.options import SqliteCloudTable
-from connectors.sqlitecloud.server.options import Pacing, ServerOptions
-from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from tests.support.sqlitecloud_receiving import database, receiving, stored
 
 WHOLE = ["fence low", "control", "snapshot begin, begin", "snapshot, inside", "fence high", "snapshot complete, end"]
@@ -281,7 +281,9 @@ def test_a_snapshot_during_which_a_table_is_made_anew_is_void(tmp_path):
 
 def test_a_server_that_does_not_say_the_version_of_its_schema_is_told_and_followed_all_the_same(tmp_path, monkeypatch):
     path = database(tmp_path)
-    monkeypatch.setattr("connectors.sqlitecloud.receiver.introspection._SCHEMA_VERSION", "PRAGMA no such pragma")
+    monkeypatch.setattr(
+        "silverfold.connectors.sqlitecloud.receiver.introspection._SCHEMA_VERSION", "PRAGMA no such pragma"
+    )
 
     async def use(at):
         await at.complete()

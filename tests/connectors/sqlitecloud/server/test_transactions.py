@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
-
-from connectors.sqlitecloud.server.database import Database
-from connectors.sqlitecloud.server.pubsub.capture import CaptureMode, TableChanges
-from connectors.sqlitecloud.server.transactions import Transactions
+from silverfold.connectors.sqlitecloud.server.database import Database
+from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode, TableChanges
+from silverfold.connectors.sqlitecloud.server.transactions import Transactions
 
 
 def test_nothing_commits_while_another_commit_is_being_told(file: Path) -> None:

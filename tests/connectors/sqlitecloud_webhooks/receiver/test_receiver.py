@@ -14,14 +14,14 @@ from typing import Any
 import aiohttp
 import pytest
 import trustme
+from silverfold.conf.errors import ConfigError, Fenced, SourceUnavailable, StoreUnavailable
+from silverfold.connectors.base import Resume
+from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
+from silverfold.connectors.sqlitecloud_webhooks.receiver.receiver import READ_AT_ONCE, WebhookReceiver
+from silverfold.pipelines.landing.writer import BronzeWriter
+from silverfold.pipelines.places import Place
+from silverfold.pipelines.store import open_table
 
-from conf.errors import ConfigError, Fenced, SourceUnavailable, StoreUnavailable
-from connectors.base import Resume
-from connectors.sqlitecloud_webhooks.protocol.signing import Signing
-from connectors.sqlitecloud_webhooks.receiver.receiver import READ_AT_ONCE, WebhookReceiver
-from pipelines.landing.writer import BronzeWriter
-from pipelines.places import Place
-from pipelines.store import open_table
 from tests.support.landing import AT_ONCE, BY_HAND, landed, marks, sink_at
 from tests.support.memory import MemorySink
 from tests.support.waiting import tries, until

@@ -11,17 +11,17 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+from silverfold.conf.errors import OversizedMessage, TruncatedMessage, WireError
+from silverfold.connectors.deephaven.protocol.frames import FrameCutter as DeephavenCutter
+from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
+from silverfold.connectors.wire.framing.cutter import Frame, FrameCutter, frames_of
+from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.settings import FixedHeader, Framing, Number
+from silverfold.connectors.wire.sbe.codec.decode import decode
+from silverfold.connectors.wire.sbe.codec.framed import cutter_for, measure
+from silverfold.connectors.wire.sbe.schema.load import load_schema, with_byte_order
+from silverfold.connectors.wire.sbe.schema.model import Buffer
 
-from conf.errors import OversizedMessage, TruncatedMessage, WireError
-from connectors.deephaven.protocol.frames import FrameCutter as DeephavenCutter
-from connectors.deephaven.protocol.frames import PrefixCounts
-from connectors.wire.framing.cutter import Frame, FrameCutter, frames_of
-from connectors.wire.framing.known import FRAMINGS
-from connectors.wire.framing.settings import FixedHeader, Framing, Number
-from connectors.wire.sbe.codec.decode import decode
-from connectors.wire.sbe.codec.framed import cutter_for, measure
-from connectors.wire.sbe.schema.load import load_schema, with_byte_order
-from connectors.wire.sbe.schema.model import Buffer
 from tests.support.sbe import message_of
 
 GOLDEN = Path(__file__).parents[3] / "golden"

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
-
-from connectors.wire.framing.cutter import FrameCutter, frames_of
-from connectors.wire.framing.known import FRAMINGS
-from connectors.wire.framing.settings import EncodingType, FixedHeader, Framing, Mark, Number
+from silverfold.connectors.wire.framing.cutter import FrameCutter, frames_of
+from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.settings import EncodingType, FixedHeader, Framing, Mark, Number
 
 VENUE = tomllib.loads((Path(__file__).parents[3] / "golden" / "framing" / "venue.toml").read_text("utf-8"))
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from connectors.wire.sbe.codec.decode import decode
-from connectors.wire.sbe.codec.encode import encode
-from connectors.wire.sbe.schema.load import load_schema
+from silverfold.connectors.wire.sbe.codec.decode import decode
+from silverfold.connectors.wire.sbe.codec.encode import encode
+from silverfold.connectors.wire.sbe.schema.load import load_schema
 
 EVOLUTION = Path(__file__).parents[3] / "golden" / "sbe" / "evolution"
 ORDER = json.loads((EVOLUTION / "order.json").read_text("utf-8"))

@@ -9,18 +9,23 @@ from typing import Any
 
 import numpy as np
 import pytest
+from silverfold.conf.errors import InvalidValue, RemoteProtocolError, TruncatedMessage, UnknownTemplate
+from silverfold.connectors.deephaven.protocol.binding import bind
+from silverfold.connectors.deephaven.protocol.columns.decode import (
+    check_column,
+    decode_column,
+    decode_removed,
+    read_column,
+)
+from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
+from silverfold.connectors.deephaven.protocol.handshake import Calibration
+from silverfold.connectors.deephaven.protocol.messages import ColumnInfo
+from silverfold.connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.deephaven.protocol.schemas import load_roles
+from silverfold.connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.wire.sbe.schema.load import load_schema, with_byte_order
+from silverfold.connectors.wire.sbe.schema.model import ByteOrder
 
-from conf.errors import InvalidValue, RemoteProtocolError, TruncatedMessage, UnknownTemplate
-from connectors.deephaven.protocol.binding import bind
-from connectors.deephaven.protocol.columns.decode import check_column, decode_column, decode_removed, read_column
-from connectors.deephaven.protocol.frames import PrefixCounts
-from connectors.deephaven.protocol.handshake import Calibration
-from connectors.deephaven.protocol.messages import ColumnInfo
-from connectors.deephaven.protocol.roles import Roles
-from connectors.deephaven.protocol.schemas import load_roles
-from connectors.deephaven.protocol.types import TYPES
-from connectors.wire.sbe.schema.load import load_schema, with_byte_order
-from connectors.wire.sbe.schema.model import ByteOrder
 from tests.support.deephaven_columns import CASES, encoded, readable, written
 from tests.support.deephaven_vectors import VECTORS, builtin_roles, other_roles
 

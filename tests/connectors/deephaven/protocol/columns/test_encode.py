@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from conf.errors import InvalidValue, LocalProtocolError, SourceRefused
-from connectors.deephaven.protocol.columns.decode import (
+from silverfold.conf.errors import InvalidValue, LocalProtocolError, SourceRefused
+from silverfold.connectors.deephaven.protocol.columns.decode import (
     decode_column,
     decode_removed,
     encode_column,
     encode_removed,
     rows_per_message,
 )
-from connectors.deephaven.protocol.messages import ErrorCode
-from connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.deephaven.protocol.messages import ErrorCode
+from silverfold.connectors.deephaven.protocol.types import TYPES
+
 from tests.support.deephaven_columns import encoded, pairs
 from tests.support.deephaven_vectors import builtin_roles, other_roles
 

@@ -8,10 +8,9 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from conf.errors import InvalidValue
-from connectors.deephaven.server.filters.filters import bind_filter
-from connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.deephaven.server.filters.filters import bind_filter
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 
 NAN, INFINITY = float("nan"), float("inf")
 COLUMNS = {

@@ -6,9 +6,13 @@ import json
 from typing import Any
 
 import pytest
-
-from conf.errors import InvalidValue
-from connectors.sqlitecloud.protocol.landed.control import MAX_BYTES, Description, TableColumn, read_description
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.sqlitecloud.protocol.landed.control import (
+    MAX_BYTES,
+    Description,
+    TableColumn,
+    read_description,
+)
 
 ID = TableColumn("id", "INTEGER", not_null=True, pk=1)
 TOLD: dict[str, Any] = {

@@ -7,16 +7,20 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from silverfold.conf.errors import WireError
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
+from silverfold.connectors.sqlitecloud.protocol.landed.notification_pattern import (
+    MOST_COLUMNS,
+    compile_matcher,
+    compile_splitter,
+)
+from silverfold.connectors.sqlitecloud.protocol.landed.payload import TableUpdate, read_notification
+from silverfold.connectors.sqlitecloud.receiver.window import SnapshotWindow
+from silverfold.connectors.sqlitecloud.server.pubsub.capture import RowChange, TableChanges
+from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
+from silverfold.connectors.sqlitecloud.server.pubsub.dialect import table_text as written
 
-from conf.errors import WireError
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
-from connectors.sqlitecloud.protocol.landed.notification_pattern import MOST_COLUMNS, compile_matcher, compile_splitter
-from connectors.sqlitecloud.protocol.landed.payload import TableUpdate, read_notification
-from connectors.sqlitecloud.receiver.window import SnapshotWindow
-from connectors.sqlitecloud.server.pubsub.capture import RowChange, TableChanges
-from connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
-from connectors.sqlitecloud.server.pubsub.dialect import table_text as written
 from tests.support.sqlitecloud_drawing import FOO, TABLES, notices
 from tests.support.sqlitecloud_notices import vectors
 

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from conf.errors import InvalidValue
-from connectors.sqlitecloud.protocol.landed.payload import (
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.sqlitecloud.protocol.landed.payload import (
     Change,
     ChannelMessage,
     TableUpdate,
@@ -20,6 +19,7 @@ from connectors.sqlitecloud.protocol.landed.payload import (
     parse_stream,
     read_notification,
 )
+
 from tests.support.sqlitecloud_notices import table_text, vectors
 
 PAYLOADS = vectors("payloads")

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.sqlitecloud.decoder.changes import ChangeReader
+from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.protocol.landed.payload import Members
+from silverfold.connectors.sqlitecloud.protocol.landed.values import Column, columns_of, silver_type
+from silverfold.connectors.sqlitecloud.protocol.messages import RawText
+from silverfold.connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
+from silverfold.connectors.sqlitecloud.reference.values import Number, cell_value, column_type, sent_value
 
-from conf.errors import InvalidValue
-from connectors.sqlitecloud.decoder.changes import ChangeReader
-from connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from connectors.sqlitecloud.protocol.messages import RawText
-from connectors.sqlitecloud.protocol.landed.payload import Members
-from connectors.sqlitecloud.protocol.landed.values import Column, columns_of, silver_type
-from connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
-from connectors.sqlitecloud.reference.values import Number, cell_value, column_type, sent_value
 from tests.support.sqlitecloud_notices import control, described, framed, rowset, table_text
 
 LARGEST = 2**63 - 1

@@ -9,8 +9,7 @@ from typing import Any
 
 import apsw
 import pytest
-
-from connectors.sqlitecloud.server.pubsub.capture import (
+from silverfold.connectors.sqlitecloud.server.pubsub.capture import (
     Capture,
     CaptureMode,
     RowChange,

@@ -1,0 +1,1 @@
+"""Folds foreign change feeds into silver Delta tables with Spark."""
