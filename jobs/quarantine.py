@@ -124,7 +124,7 @@ def skip(
     until a snapshot passes the frame, for good where there are none; a history stays without it for good. Exit code 2
     when the position is not a frame that holds the table.
     """
-    from silverfold.pipelines.holding import quarantine_log
+    from silverfold.pipelines.holding import quarantine_log  # noqa: PLC0415 - --help must not load what jobs run on
     from silverfold.pipelines.holding.quarantine import read_quarantine  # noqa: PLC0415 - as above
 
     run = invocation(ctx)

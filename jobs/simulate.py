@@ -285,7 +285,7 @@ def _later(argument: str, option: str) -> tuple[float, str]:
 
 def _views(tables: Mapping[str, LiveTable], where: Sequence[str], last_by: Sequence[str]) -> Mapping[str, LiveTable]:
     """Return the requested views, by name; a view may be based on an earlier one."""
-    from silverfold.connectors.deephaven.server.tables import views
+    from silverfold.connectors.deephaven.server.tables import views  # noqa: PLC0415 - only a table server has views
 
     found: dict[str, LiveTable] = {}
     kinds: dict[str, tuple[Sequence[str], Callable[[LiveTable, str], LiveTable]]] = {
