@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterable
 
 import sqlglot
-from silverfold.conf.names import folded
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+
+from silverfold.conf.names import folded
 
 _DIALECT = "spark"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import (
@@ -21,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 from pydantic_core import PydanticCustomError
+
 from silverfold.conf.names import TAKEN, folded
 from silverfold.conf.secrets import Secret, revealed
 
@@ -29,6 +31,9 @@ _SCHEMES: Final = ("file", "s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abf
 
 _FUSE: Final = ("/Volumes/", "/dbfs/", "dbfs:")
 """Path prefixes under which Databricks mounts stores."""
+_UNUSABLE_IN_URLS: Final = "#?"
+"""Behind these, delta-rs reads a query or a fragment, and finds no history of the table."""
+_UNUSABLE_IN_FOLDERS: Final = "[]^|\\%"
 
 
 class Strict(BaseModel):
@@ -215,8 +220,12 @@ class Settings(Strict):
             raise ValueError(
                 "the URL of what lies below, s3://… or abfss://…: Delta's log needs files made at one stroke"
             )
-        if not separator and (refused := set(warehouse) & set("[]^|\\%")):
-            raise ValueError(f"a folder without {' '.join(sorted(refused))} in its path, which delta-rs cannot address")
+        is_folder = not separator and not warehouse.startswith("dbfs:")
+        path = str(Path(warehouse).absolute()) if is_folder else warehouse
+        unusable = _UNUSABLE_IN_URLS if separator else _UNUSABLE_IN_URLS + _UNUSABLE_IN_FOLDERS
+        if refused := sorted({repr(c)[1:-1] for c in path if c in unusable or ord(c) < ord(" ") or c == "\x7f"}):
+            kind, where = ("a URL", "it") if separator else ("a folder", f"its path {path!r}")
+            raise ValueError(f"{kind} without {' '.join(refused)} in {where}, which delta-rs cannot address")
         return warehouse
 
     @property

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
+
 from silverfold.conf.errors import ConfigError
 from silverfold.conf.files import read_whole
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
+
 from silverfold.conf.errors import ConfigError
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -22,6 +22,7 @@ from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 if TYPE_CHECKING:  # receivers must not import Spark
     from pydantic import BaseModel
     from pyspark.sql.types import StructType
+
     from silverfold.connectors.common.arrow_rows import ArrowRows
     from silverfold.connectors.common.transport import Address
 

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from pydantic import BaseModel
+
 from silverfold.conf.errors import ConfigError
 from silverfold.conf.model import FeedSettings, Settings
 from silverfold.conf.validate import together, validated

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import structlog
 import typer
 from rich.console import Console
+
 from silverfold.conf.errors import SilverfoldError, SparkUnavailable, StoreUnavailable, UndecodableFrame
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.context import Every, Names, invocation
@@ -23,6 +24,7 @@ from silverfold.pipelines.places import places_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
     from silverfold.conf.model import Settings
     from silverfold.connectors.base import Feed
     from silverfold.pipelines.applying.build import FeedBuild, Step

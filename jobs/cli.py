@@ -28,10 +28,11 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import click
 import typer
+from typer.core import TyperGroup
+
 from silverfold.conf.errors import ConfigError, Fenced, SilverfoldError, SparkUnavailable
 from silverfold.conf.files import FULL
 from silverfold.jobs.common.streams import open_streams
-from typer.core import TyperGroup
 
 HELP: Final = "markdown"
 """Markup of help texts: lines of a paragraph are joined."""

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import typer
 from rich.console import Console
+
 from silverfold.conf.errors import ApplyError, SilverfoldError, SparkUnavailable, StoreUnavailable
 from silverfold.conf.model import Settings
 from silverfold.conf.text import without_secrets
@@ -75,6 +76,7 @@ def _try_warehouse(settings: Settings) -> str:
     """
     import pyarrow as pa  # noqa: PLC0415 - without --connect neither it nor Spark is needed
     from deltalake import write_deltalake  # noqa: PLC0415 - as above
+
     from silverfold.pipelines.places import places_of  # noqa: PLC0415 - as above
     from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
     from silverfold.pipelines.store import naming_the_store  # noqa: PLC0415 - as above

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 from rich.console import Console
+
 from silverfold.conf.errors import ConfigError
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.context import invocation

@@ -18,6 +18,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
 from silverfold.conf.errors import ConfigError, SilverfoldError, UndecodableFrame
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.console import console_on

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+
 from silverfold.conf.errors import ApplyError, ConfigError, PositionGap, UndecodableFrame
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.console import counted

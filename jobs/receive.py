@@ -11,6 +11,7 @@ from typing import Annotated
 
 import structlog
 import typer
+
 from silverfold.conf.errors import SilverfoldError
 from silverfold.conf.model import Settings
 from silverfold.connectors.base import Connector, Feed

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+
 from silverfold.conf.errors import InvalidValue, LocalProtocolError
 from silverfold.conf.secrets import Secret
 from silverfold.connectors.common.rate import Changeable, Rate, change_steadily

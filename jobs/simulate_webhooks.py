@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import typer
 from rich.console import Console
+
 from silverfold.conf.errors import SourceUnavailable
 from silverfold.conf.secrets import Secret
 from silverfold.connectors.common.rate import Rate, change_steadily

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 import typer
 from rich.console import Console
 from rich.table import Table
+
 from silverfold.conf.errors import ConfigError, QueryFailed
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.console import console_on, counted
@@ -30,6 +31,7 @@ from silverfold.pipelines.places import places_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
+
     from silverfold.connectors.base import Connector, Feed
     from silverfold.pipelines.places import Places
     from silverfold.pipelines.reading.time_travel import AsOf
@@ -329,6 +331,7 @@ def _one_line(views: Views) -> Iterator[None]:
     """Turn Spark's errors into one-line errors without the JVM's stack."""
     from py4j.protocol import Py4JJavaError  # noqa: PLC0415 - --help must not load Spark
     from pyspark.errors import PySparkException  # noqa: PLC0415 - as above
+
     from silverfold.transforms.spark_errors import was_interrupted  # noqa: PLC0415 - as above
 
     try:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 from rich.table import Table
 from rich.text import Text
+
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.console import console_on, counted

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.pipelines.places import Place, recovery_advice
 

@@ -29,6 +29,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.conf.names import folded
 from silverfold.transforms.spark_errors import was_interrupted
 from silverfold.transforms.sql import quoted

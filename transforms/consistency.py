@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column, Window
 from pyspark.sql import functions as F
+
 from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
 
 OP_HISTORY = "said"

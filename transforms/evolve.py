@@ -21,6 +21,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.conf.errors import ApplyError, SchemaDrift
 from silverfold.conf.names import TAKEN, folded
 from silverfold.transforms.merge import allow_columns, overwrite

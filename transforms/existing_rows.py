@@ -9,6 +9,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
+
 from silverfold.transforms.changes import DELETE, INSERT, as_struct, struct_type
 from silverfold.transforms.merge import POSITION
 from silverfold.transforms.sql import quoted

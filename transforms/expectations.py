@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
+
 from silverfold.conf.conditions import functions_for_columns
 from silverfold.conf.errors import UnusableExpectation
 from silverfold.transforms.changes import struct_type

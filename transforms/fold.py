@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.conf.errors import UnusableKey
 from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, complete, struct_type
 from silverfold.transforms.consistency import OP_HISTORY, count_inconsistent, last_op_code

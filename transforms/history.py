@@ -23,6 +23,7 @@ from types import MappingProxyType
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.conf.errors import SchemaDrift
 from silverfold.transforms.changes import (
     DELETE,

@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, as_struct, cached, complete, struct_type
 from silverfold.transforms.consistency import OF_NOTHING, OP_HISTORY, is_judged, parse_counts
 from silverfold.transforms.fold import fold

@@ -19,6 +19,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampNTZType
+
 from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
 from silverfold.transforms.spark_errors import named_errors
 from silverfold.transforms.sql import between, literal, path_table, quoted, type_text

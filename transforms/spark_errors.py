@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
+
 from silverfold.conf.errors import ApplyError, NullKey, Overtaken, StoreUnavailable
 from silverfold.conf.files import FULL
 

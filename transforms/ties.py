@@ -21,6 +21,7 @@ from types import MappingProxyType
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.transforms.changes import DELETE, struct_type
 from silverfold.transforms.merge import SOURCE, Recorded, run_once
 from silverfold.transforms.sql import path_table, quoted

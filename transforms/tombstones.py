@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
+
 from silverfold.transforms.changes import DELETE, as_struct, struct_type
 from silverfold.transforms.evolve import follow_columns
 from silverfold.transforms.merge import OP, POSITION, SOURCE, Recorded, append, create_empty, run_once, same_key

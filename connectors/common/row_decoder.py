@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+
 from silverfold.conf.errors import NullKey, of_decoder
 from silverfold.conf.model import Table
 from silverfold.connectors.base import Cut, CutStatistics

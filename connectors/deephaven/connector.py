@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel
+
 from silverfold.conf.errors import SchemaError
 from silverfold.conf.model import Table
 from silverfold.connectors.base import (

@@ -17,6 +17,7 @@ from typing import Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from silverfold.conf.errors import InvalidValue, SilverfoldError, SourceRefused, UnknownTemplate
 from silverfold.connectors.base import ControlFrame, Feed, ReferenceChange, ReferenceUpdate
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan

@@ -19,6 +19,7 @@ from random import Random
 from typing import Any, Final, NamedTuple, Self
 
 import structlog
+
 from silverfold.connectors.common.server_thread import Server, listen
 from silverfold.connectors.sbe.protocol.schemas import BUILTIN, feed_schema
 from silverfold.connectors.wire.framing.settings import Framing

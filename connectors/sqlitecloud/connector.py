@@ -11,6 +11,7 @@ from random import Random
 from typing import Literal
 
 from pydantic import BaseModel
+
 from silverfold.conf.model import Table
 from silverfold.connectors.base import (
     Connector,

@@ -9,6 +9,7 @@ import re
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
+
 from silverfold.conf.model import Strict, Table
 from silverfold.conf.secrets import Secret
 from silverfold.connectors.sqlitecloud.client.settings import MAX_ROWS

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import BaseModel
+
 from silverfold.conf.errors import SourceRefused
 from silverfold.conf.model import Table
 from silverfold.connectors.base import (

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
+
 from silverfold.conf.errors import InvalidValue, WireError
 from silverfold.conf.model import Table
 from silverfold.conf.names import folded

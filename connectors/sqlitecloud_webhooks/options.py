@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
+
 from silverfold.conf.model import Strict, Table, expanded
 from silverfold.conf.names import folded
 from silverfold.conf.secrets import Secret

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, Final, TypeAlias
 
 import aiohttp
+
 from silverfold.conf.errors import SourceRefused, SourceUnavailable
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.closeable import Closeable

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
 from silverfold.conf.errors import ConfigError
 from silverfold.conf.load import load_settings, look_at_settings
 from silverfold.conf.validate import together

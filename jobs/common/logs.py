@@ -6,6 +6,7 @@ import sys
 from typing import TextIO, cast
 
 import structlog
+
 from silverfold.jobs.common.streams import Unfailing
 
 

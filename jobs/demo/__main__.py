@@ -15,6 +15,7 @@ from types import FrameType
 from typing import Annotated
 
 import typer
+
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.console import console_on
 from silverfold.jobs.common.context import invocation

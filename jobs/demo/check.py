@@ -15,6 +15,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
+
 from silverfold.connectors.deephaven.protocol.types import ColumnType, Shape
 from silverfold.connectors.deephaven.server.tables.live_table import ROW_KEY
 from silverfold.pipelines.places import Place

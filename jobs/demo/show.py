@@ -16,6 +16,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+
 from silverfold.conf.errors import SilverfoldError
 from silverfold.jobs.common.console import counted
 from silverfold.jobs.status import duration

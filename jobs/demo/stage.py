@@ -13,6 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.text import Text
+
 from silverfold.connectors.base import Connector, Feed
 from silverfold.jobs.common.context import Invocation
 from silverfold.jobs.common.logs import start_logs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import typer
+
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.sbe.check import check
 from silverfold.jobs.sbe.decode import decode

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
+
 from silverfold.conf.errors import SchemaError
 from silverfold.jobs.common.console import console_on
 from silverfold.jobs.sbe.validate import Accept, accepted

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
 from silverfold.conf.errors import WireError
 from silverfold.jobs.sbe.validate import Accept, accepted
 

@@ -10,6 +10,7 @@ from textwrap import wrap
 
 from rich.console import Console
 from rich.text import Text
+
 from silverfold.connectors.wire.sbe.compare.findings import Comparison, Direction, Finding, Severity, values_text
 from silverfold.connectors.wire.sbe.schema.model import Schema
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 import typer
+
 from silverfold.conf.errors import InvalidValue, OversizedMessage, WireError
 from silverfold.connectors.wire.framing.cutter import frames_of
 from silverfold.connectors.wire.framing.known import FRAMINGS

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 from rich.text import Text
+
 from silverfold.conf.errors import SchemaError
 from silverfold.jobs.common.console import console_on
 

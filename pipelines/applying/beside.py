@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+
 from silverfold.pipelines.applying.commit_note import NOT_TOLD, CommitNote
 from silverfold.pipelines.applying.cuts import app_id, newest_note, position_in
 from silverfold.pipelines.places import Place, Places, history_of, side_table_of, silver_table_of

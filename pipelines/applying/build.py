@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField
+
 from silverfold.conf.errors import (
     ApplyError,
     DuplicateKey,

@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.conf.errors import DuplicateKey, ExpectationFailed, NullKey
 from silverfold.conf.names import folded
 from silverfold.pipelines.applying.cut_job import CutJob

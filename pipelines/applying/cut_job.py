@@ -25,6 +25,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.conf.errors import Overtaken, RebuildNeeded, SnapshotNeeded
 from silverfold.conf.names import folded
 from silverfold.connectors.base import Cut, CutStatistics, TableKind

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.connectors.base import Connector, Feed, TableKind
 from silverfold.pipelines.applying.commit_note import CommitNote

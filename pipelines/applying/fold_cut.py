@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.conf.errors import ApplyError, DuplicateKey, StoreUnavailable, Unexplained
 from silverfold.pipelines.applying.cut_job import CutJob
 from silverfold.pipelines.applying.fold_statistics import FoldStatistics, counted, statistics_of

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.transforms.changes import struct_type
 from silverfold.transforms.consistency import OP_HISTORY, unexplained
 from silverfold.transforms.fold import CHANGES, COMES_FROM, MOVES, SELECTED

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pyspark.sql import SparkSession
+
 from silverfold.conf.errors import ApplyError, Overtaken, RebuildNeeded
 from silverfold.pipelines.applying.beside import TAKEN_BACK, Beside
 from silverfold.pipelines.applying.cuts import newest_note, position_in

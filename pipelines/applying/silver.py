@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.conf.errors import Overtaken, PositionNotRecorded, UndecodableFrame
 from silverfold.conf.model import Table
 from silverfold.connectors.base import Connector, Cut, CutStatistics, Decoder, Feed

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+
 from silverfold.conf.errors import RebuildNeeded
 from silverfold.conf.model import Table
 from silverfold.connectors.base import Connector, Cut, Decoder, Feed, TableKind

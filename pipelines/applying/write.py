@@ -10,6 +10,7 @@ from uuid import uuid4
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.conf.errors import ApplyError, Overtaken, RebuildNeeded, SchemaDrift
 from silverfold.connectors.base import Cut, CutStatistics, TableKind
 from silverfold.connectors.common.arrow_rows import ArrowRows

@@ -25,6 +25,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 import pyarrow as pa
+
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.upkeep import ledger

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyarrow.parquet import ParquetFile
+
 from silverfold.connectors.base import ControlFrame, Cut, Kind
 from silverfold.pipelines.landing.bronze_table import SCHEMA, actions, last_landed
 from silverfold.pipelines.landing.frame_sizes import FrameSizes

@@ -14,6 +14,7 @@ from operator import itemgetter
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+
 from silverfold.conf.errors import ConfigError
 from silverfold.pipelines.landing.ranges import merge_adjacent
 from silverfold.pipelines.places import Place

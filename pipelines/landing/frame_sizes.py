@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 from pyarrow.parquet import FileMetaData
+
 from silverfold.pipelines.landing.bronze_table import SCHEMA
 
 _BODY = SCHEMA.get_field_index("body")

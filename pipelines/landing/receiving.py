@@ -12,6 +12,8 @@ from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
 
+from structlog.typing import FilteringBoundLogger
+
 from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.base import Connector, Feed, Frame, Receiver, Resume, mark
 from silverfold.connectors.common.backoff import Backoff
@@ -20,7 +22,6 @@ from silverfold.pipelines.landing.batch import WARNING
 from silverfold.pipelines.landing.sink import BronzeSink
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
-from structlog.typing import FilteringBoundLogger
 
 _Result = TypeVar("_Result")
 

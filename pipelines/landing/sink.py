@@ -14,6 +14,8 @@ from random import Random
 from types import TracebackType
 from typing import Final
 
+from structlog.typing import FilteringBoundLogger
+
 from silverfold.conf.errors import SilverfoldError, StoreUnavailable
 from silverfold.conf.model import Commit
 from silverfold.connectors.base import Frame
@@ -21,7 +23,6 @@ from silverfold.connectors.common.backoff import Backoff
 from silverfold.pipelines.landing.batch import Batch, PreparedCommit
 from silverfold.pipelines.landing.writer import BronzeWriter, compact
 from silverfold.pipelines.places import Place
-from structlog.typing import FilteringBoundLogger
 
 UNCOMMITTED_COMMITS: Final = 4
 """Number of full commits buffered in memory before `BronzeSink.land` blocks its caller."""

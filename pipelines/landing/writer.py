@@ -22,6 +22,7 @@ from deltalake import (
     WriterProperties,
     write_deltalake,
 )
+
 from silverfold.conf.errors import Fenced, StoreUnavailable
 from silverfold.connectors.base import Resume
 from silverfold.pipelines.applying.reached import NOTHING, Reached

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
 from silverfold.pipelines.planning.rules import StreamRules
 from silverfold.pipelines.planning.updates import UPDATE, Bools, Frames, Indexes, UpdateFinder, Updates
 

@@ -32,6 +32,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from silverfold.conf.errors import DoubledPositions, PositionGap, ReplacedBronze
 from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Cut

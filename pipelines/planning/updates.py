@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from silverfold.connectors.base import Boundary, Kind
 
 Frames: TypeAlias = npt.NDArray[np.void]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+
 from silverfold.connectors.base import Kind
 from silverfold.pipelines.landing.batch import WARNING
 from silverfold.pipelines.places import Place

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from deltalake import DeltaTable
 from pydantic import BaseModel, ConfigDict
+
 from silverfold.conf.errors import PositionGap
 from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Connector, Feed

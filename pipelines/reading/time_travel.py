@@ -36,6 +36,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSelector, PyFileSystem
+
 from silverfold.conf.errors import PositionGap, QueryFailed
 from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Connector, Cut, Feed

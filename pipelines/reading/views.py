@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
 from silverfold.pipelines.applying.beside import Beside, beside_named
 from silverfold.pipelines.places import REASONS, Place, Places, side_table_of, silver_table_of
 from silverfold.pipelines.reading.time_travel import AsOf

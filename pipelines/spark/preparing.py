@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
+
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.pipelines.spark.class_archive import archive_path, making_archive, using_archive
 from silverfold.pipelines.spark.jars import CLASS_PATH, jar_options

@@ -32,6 +32,7 @@ from pyspark.errors import PySparkException, PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession, is_remote
+
 from silverfold.conf.errors import ApplyError, SparkUnavailable
 from silverfold.pipelines.spark import s3
 from silverfold.pipelines.spark.class_archive import JVM_OPTIONS, archive_path, using_archive

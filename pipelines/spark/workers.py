@@ -16,6 +16,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 import structlog
 from pyspark.sql import SparkSession, is_remote
+
 from silverfold.conf.errors import ApplyError, SparkUnavailable
 from silverfold.connectors.registry import CONNECTORS, find_connector
 from silverfold.transforms.spark_errors import named_errors

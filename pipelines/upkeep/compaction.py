@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable, PostCommitHookProperties, WriterProperties
 from deltalake.exceptions import CommitFailedError
+
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.store import naming_the_store, open_table
 

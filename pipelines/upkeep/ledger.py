@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import write_deltalake
+
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.store import create_table, naming_the_store, open_table, until_committed

@@ -21,6 +21,7 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileSystem
 from pyarrow.parquet import ParquetFile
 from pyspark.sql import Row, SparkSession
+
 from silverfold.conf.errors import ApplyError, StoreUnavailable
 from silverfold.conf.model import Settings
 from silverfold.connectors.base import Connector, Feed

@@ -29,6 +29,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
+
 from silverfold.conf.errors import ApplyError, Overtaken, PositionGap, RebuildNeeded, SchemaDrift, StoreUnavailable
 from silverfold.conf.model import Settings
 from silverfold.connectors.base import Connector, Feed

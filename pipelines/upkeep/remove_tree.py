@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from pyarrow import fs
+
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.store import files_of, is_damaged, naming_the_store, open_table
 

@@ -28,6 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
 from silverfold.connectors.base import Boundary, Connector, Feed, Kind
 from silverfold.pipelines.applying.cuts import last_cuts
 from silverfold.pipelines.applying.reached import all_reached, is_on_other_bronze

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
+
 from silverfold.conf.errors import ApplyError, Overtaken
 from silverfold.pipelines.applying.beside import was_written_on
 from silverfold.pipelines.applying.commit_note import CommitNote

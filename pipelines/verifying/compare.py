@@ -17,6 +17,7 @@ from decimal import Decimal, localcontext
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
+
 from silverfold.connectors.common.key_span import Key, sortable
 
 Row: TypeAlias = Mapping[str, Any]

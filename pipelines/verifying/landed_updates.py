@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from silverfold.conf.errors import DoubledPositions, PositionGap
 from silverfold.connectors.base import Boundary, Kind
 from silverfold.pipelines.landing.bronze import read_small_columns, read_stream

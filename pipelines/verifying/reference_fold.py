@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any, Self
 
 import pyarrow as pa
+
 from silverfold.conf.model import Table
 from silverfold.conf.names import folded
 from silverfold.connectors.base import Connector, ControlFrame, Feed, Kind, ReferenceChange, ReferenceReader, TableKind

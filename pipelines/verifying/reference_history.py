@@ -28,6 +28,7 @@ from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
+
 from silverfold.conf.errors import ProtocolError, WireError
 from silverfold.connectors.base import Connector, ReferenceChange
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan

@@ -11,6 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+
 from silverfold.conf.names import folded
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan, spans
 from silverfold.pipelines.applying.beside import beside

@@ -23,6 +23,7 @@ from typing import Any, Final, Literal, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
+
 from silverfold.conf.errors import PositionGap, ProtocolError, WireError
 from silverfold.conf.names import folded
 from silverfold.connectors.base import Connector, Feed, TableKind

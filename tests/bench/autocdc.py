@@ -14,11 +14,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
 from silverfold.pipelines.spark.session import own_session, start_spark
 from silverfold.transforms.autocdc.apply import apply_changes
 from silverfold.transforms.merge import Recorded
 from silverfold.transforms.sql import path_table
-
 from tests.bench.silver import COLUMNS, report, settings_at, timed
 
 KINDS: dict[str, dict[str, Any]] = {

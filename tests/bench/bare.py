@@ -13,9 +13,9 @@ from typing import Self
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
 from silverfold.pipelines.spark.session import own_session
 from silverfold.transforms.sql import path_table
-
 from tests.bench.silver import timed
 
 

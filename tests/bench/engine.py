@@ -28,6 +28,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.connectors.base import NO_STATISTICS, Cut, Decoder, Feed
 from silverfold.connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
 from silverfold.pipelines.applying import fold_cut as folding
@@ -40,7 +41,6 @@ from silverfold.transforms.consistency import op_code
 from silverfold.transforms.fold import fold
 from silverfold.transforms.merge import Recorded, replace
 from silverfold.transforms.sql import path_table
-
 from tests.bench.silver import report, settings_at, timed
 from tests.support.told import ToldConnector, ToldDecoder, ToldOptions, ToldTable
 

@@ -27,6 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import structlog
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
 from silverfold.conf.model import Commit
 from silverfold.connectors.base import Boundary, Feed, Frame, Kind, Resume
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable

@@ -26,12 +26,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from silverfold.connectors.base import Boundary
 from silverfold.pipelines.applying.cuts import app_id
 from silverfold.pipelines.landing.bronze import read_small_columns
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.spark.session import start_spark, stop_spark
-
 from tests.bench.bare import BareMerge
 from tests.bench.silver import COLUMNS, settings_at
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from pyspark.sql import SparkSession
+
 from silverfold.conf.model import Settings
 from silverfold.connectors.base import Feed, Kind
 from silverfold.connectors.deephaven.connector import CONNECTOR
@@ -27,7 +28,6 @@ from silverfold.jobs.common.logs import start_logs
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.spark.session import start_spark
-
 from tests.bench.silver import COLUMNS, report, send_columns, settings_at, timed
 from tests.support.landed_history import LandedHistory
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 from pyspark.sql import SparkSession
+
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Settings
 from silverfold.connectors.base import Feed, Kind
@@ -29,7 +30,6 @@ from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenT
 from silverfold.pipelines.applying.build import FeedBuild, Step
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.spark.session import start_spark
-
 from tests.support.landed_history import LandedHistory
 
 COLUMNS = {f"c{i}": "Long" for i in range(10)}

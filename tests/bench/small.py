@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
+
 from silverfold.connectors.base import Connector, Feed, Kind
 from silverfold.connectors.deephaven.connector import CONNECTOR as DEEPHAVEN
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.spark.session import start_spark
-
 from tests.bench.bare import BareMerge
 from tests.bench.silver import COLUMNS, land_snapshot, report, send_columns, settings_at, timed
 from tests.support.change_model import Change

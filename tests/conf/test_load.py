@@ -2,6 +2,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from silverfold.conf.errors import ConfigError
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Build, CutLimits
@@ -241,6 +242,9 @@ def test_of_sparks_options_some_may_be_secrets(tmp_path):
             'warehouse = "/Volumes/main/default/x"\n',
             "warehouse: found '/Volumes/main/default/x', allowed: the URL of",
         ),
+        ('warehouse = "/w#1"\n', "warehouse: found '/w#1', allowed: a folder without # in its path '/w#1', which"),
+        ('warehouse = "/w[?\\t"\n', r"warehouse: found '/w[?\t', allowed: a folder without ? [ \t in its path"),
+        ('warehouse = "s3://lake/w?x"\n', "warehouse: found 's3://lake/w?x', allowed: a URL without ? in it, which"),
         ('warehouse = "zz://x/y"\n', "warehouse: found 'zz://x/y', allowed: a folder, or a URL of file, s3, "),
     ],
 )
@@ -252,6 +256,14 @@ def test_numbers_and_places_that_make_no_sense_are_mistakes(tmp_path: Path, sett
 def test_a_wait_without_end_is_a_mistake(tmp_path: Path) -> None:
     (mistake,) = mistakes(folder(tmp_path, market=FEED + "[reconnect]\nlongest = inf\n"))
     assert mistake.startswith(f"{tmp_path}/feeds/market.toml: reconnect.longest: found inf, allowed: ")
+
+
+def test_a_relative_warehouse_lies_in_a_folder_that_can_be_addressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    conf = folder(tmp_path / "conf", 'warehouse = "lake"\n')
+    (tmp_path / "a[1]").mkdir()
+    monkeypatch.chdir(tmp_path / "a[1]")
+    (mistake,) = mistakes(conf)
+    assert f"allowed: a folder without [ ] in its path '{tmp_path}/a[1]/lake', which" in mistake
 
 
 def test_a_warehouse_that_is_a_file_is_a_mistake(tmp_path: Path) -> None:

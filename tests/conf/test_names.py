@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from silverfold.conf.names import folded
 
 

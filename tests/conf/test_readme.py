@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
+
 from silverfold.conf.model import FeedSettings, Settings, Table
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from silverfold.connectors.sbe.options import SbeOptions, SbeTable

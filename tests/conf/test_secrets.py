@@ -1,6 +1,7 @@
 import os
 
 import pytest
+
 from silverfold.conf.errors import ConfigError
 from silverfold.conf.model import Strict
 from silverfold.conf.secrets import Secret, revealed

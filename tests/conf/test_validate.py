@@ -3,6 +3,7 @@ from typing import Literal
 
 import pytest
 from pydantic import Field, model_validator
+
 from silverfold.conf.errors import ConfigError
 from silverfold.conf.model import Strict
 from silverfold.conf.validate import together, validated

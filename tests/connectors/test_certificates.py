@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from silverfold.connectors.common.transport import load_certificate
 
+from silverfold.connectors.common.transport import load_certificate
 from tests.support.certificates import AUTHORITY
 
 

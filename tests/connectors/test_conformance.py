@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+
 from silverfold.conf.model import Strict, Table
 from silverfold.connectors.base import Connector
 from silverfold.connectors.registry import CONNECTORS, find_connector

@@ -4,11 +4,11 @@ import subprocess
 import sys
 
 import pytest
+
 from silverfold.conf.errors import ConfigError
 from silverfold.conf.load import load_settings
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from silverfold.connectors.registry import CONNECTORS, find_connector, open_feed
-
 from tests.support.told import ToldConnector
 
 MARKET = """

@@ -3,9 +3,9 @@
 import asyncio
 
 import pytest
+
 from silverfold.conf.errors import SourceUnavailable, UntrustedSource
 from silverfold.connectors.common.transport import connect
-
 from tests.support.certificates import expired, of_a_stranger, server_of, trusting
 from tests.support.peers import connected, nobody, read_all, serving, silent
 

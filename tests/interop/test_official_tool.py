@@ -9,10 +9,10 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
+
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-
 from tests.connectors.wire.sbe.test_schema_errors import BROKEN, document
 from tests.interop.official import OfficialTool
 from tests.support.sbe_drawing import Kind

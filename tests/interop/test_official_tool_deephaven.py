@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-
 from tests.interop.official import OfficialTool
 from tests.support.deephaven_vectors import GOLDEN, Vector, of_kind
 from tests.support.sbe_official import in_its_form

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from pyarrow.fs import FileSelector
+
 from silverfold.connectors.sqlitecloud_webhooks.receiver.landing import Landing
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import files_of, open_table
 from silverfold.pipelines.upkeep.remove_tree import set_damaged_log_aside
-
 from tests.support.waiting import tries
 from tests.support.webhooks import FEED, free_port, webhook
 

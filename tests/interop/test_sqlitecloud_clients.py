@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import apsw
 import pytest
 import trustme
+
 from silverfold.connectors.sqlitecloud.server.options import ServerOptions
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer, tls_context
-
 from tests.interop.sqlitecloud_clients import Missing, OfficialClient, javascript_client, python_client
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("sqlitecloud")]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import trustme
+
 from silverfold.connectors.sqlitecloud.server.options import ServerOptions
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer, tls_context
-
 from tests.interop.sqlitecloud_clients import Missing, python_tests
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("sqlitecloud")]

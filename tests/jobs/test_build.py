@@ -10,11 +10,13 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-import silverfold.pipelines.applying.build
-import silverfold.pipelines.spark.session
 import typer
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
+from structlog.testing import capture_logs
+
+import silverfold.pipelines.applying.build
+import silverfold.pipelines.spark.session
 from silverfold.conf.errors import ExpectationFailed
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Build
@@ -26,8 +28,6 @@ from silverfold.pipelines.applying.build import Step
 from silverfold.pipelines.applying.cuts import record
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.upkeep.remove_tree import remove_tree
-from structlog.testing import capture_logs
-
 from tests.pipelines.applying.test_cuts import CUT
 from tests.support.landed_history import LandedHistory
 

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 import pytest
 import typer
+
 from silverfold.conf.errors import (
     ConfigError,
     Fenced,

@@ -3,10 +3,10 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+
 import silverfold.pipelines.upkeep.lease
 from silverfold.connectors.base import Frame, Kind
 from silverfold.jobs.cli import main
-
 from tests.support.sbe_feed import SbeFeed
 
 EVOLUTION = Path(__file__).parents[1] / "golden" / "sbe" / "evolution"

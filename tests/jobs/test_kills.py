@@ -20,12 +20,12 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
+
 from silverfold.jobs import cli
 from silverfold.pipelines.applying.cuts import read_cuts
 from silverfold.pipelines.landing.bronze_table import retained_from
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import open_table
-
 from tests.support.landed_history import LandedHistory
 
 pytestmark = pytest.mark.xdist_group("kills")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import silverfold.pipelines.upkeep.maintain
 from pyspark.sql import SparkSession
+
+import silverfold.pipelines.upkeep.maintain
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.jobs import cli
 from silverfold.pipelines.places import Places
-
 from tests.support.landed_history import LandedHistory
 
 

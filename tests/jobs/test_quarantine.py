@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import silverfold.pipelines.holding.quarantine_log
 from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import SparkSession
+
+import silverfold.pipelines.holding.quarantine_log
 from silverfold.jobs import cli
 from silverfold.jobs.quarantine import Outcome, outcome_text, show
 from silverfold.pipelines.holding.quarantine import Quarantined
@@ -27,7 +28,6 @@ from silverfold.pipelines.holding.quarantine_log import (
     undo_skip,
 )
 from silverfold.pipelines.places import Places
-
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 from tests.support.misreading import misreading

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+
 from silverfold.jobs import cli
 from silverfold.pipelines.holding.quarantine_log import quarantined
 from silverfold.pipelines.places import Places
-
 from tests.support.landed_history import LandedHistory
 
 

@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from random import Random
 
 import pytest
+
 import silverfold.jobs.receive
 from silverfold.connectors.deephaven.server.server import TableServer
 from silverfold.jobs.cli import main
 from silverfold.jobs.common.context import Invocation
 from silverfold.jobs.demo.tables import TABLES
 from silverfold.pipelines.places import Places
-
 from tests.support.landing import landed, marks
 from tests.support.replay import replay
 from tests.support.waiting import tries, wait_until

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
+
 from silverfold.conf.errors import QueryFailed
 from silverfold.jobs import cli
 from silverfold.jobs.sql import Answer, Format, ask, query_error, queryable_names, write

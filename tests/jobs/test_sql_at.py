@@ -14,12 +14,12 @@ from typing import NamedTuple
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+
 from silverfold.conf.errors import ConfigError
 from silverfold.connectors.registry import CONNECTORS
 from silverfold.jobs import cli
 from silverfold.jobs.sql import chosen_feeds, moment_or_position
 from silverfold.pipelines.applying.cuts import read_cuts
-
 from tests.support.building import FEED, Built, table
 from tests.support.kept import Kept
 from tests.support.landed_history import LandedHistory

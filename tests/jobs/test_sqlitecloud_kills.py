@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+
 from silverfold.conf.load import load_settings
 from silverfold.connectors.base import Kind
 from silverfold.connectors.registry import open_feed
@@ -24,7 +25,6 @@ from silverfold.jobs import cli
 from silverfold.pipelines.landing.bronze import read_frames
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import open_table
-
 from tests.jobs.test_kills import A_JVM_OF_ITS_OWN
 from tests.support.building_once import all_rows
 from tests.support.sqlitecloud_live import reached

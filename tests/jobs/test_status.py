@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+
 from silverfold.jobs import cli
 from silverfold.jobs.status import duration, show
 from silverfold.pipelines.places import Places
@@ -21,7 +22,6 @@ from silverfold.pipelines.reading.status import (
     TableState,
     TableStatus,
 )
-
 from tests.support.landed_history import LandedHistory
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.registry import CONNECTORS
 from silverfold.jobs import cli
@@ -29,7 +30,6 @@ from silverfold.pipelines.verifying.verify import (
     Verification,
     unknown,
 )
-
 from tests.support.landed_history import LandedHistory
 from tests.support.told import put
 from tests.support.written_history import WrittenHistory

@@ -10,9 +10,9 @@ import tempfile
 import time
 
 from pyspark.sql import SparkSession
+
 from silverfold.conf.load import load_settings
 from silverfold.pipelines.spark.session import start_spark, stop_spark
-
 from tests.matrix.pairs import all_pairs
 from tests.matrix.settings import SAMPLED, drawn, parsed, sample
 from tests.matrix.shrink import Case, Failure, run_case, shrunk

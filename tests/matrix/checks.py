@@ -9,12 +9,12 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
+
 from silverfold.conf.errors import SilverfoldError
 from silverfold.pipelines.applying.beside import beside
 from silverfold.pipelines.applying.cuts import app_id, position_in
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.store import open_table
-
 from tests.matrix.landing import TABLE
 from tests.matrix.layout import Layout
 from tests.matrix.oracle import Oracle, State, comparable

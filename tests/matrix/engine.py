@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pyspark.sql import SparkSession
+
 from silverfold.conf.errors import SilverfoldError
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Build as BuildSettings
@@ -19,7 +20,6 @@ from silverfold.pipelines.holding.quarantine_log import holds, skip
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.upkeep.maintain import Maintenance
 from silverfold.pipelines.upkeep.rebuild import Rebuild
-
 from tests.matrix.checks import Different, Phase
 from tests.matrix.landing import OTHER, TABLE, landing
 from tests.matrix.layout import Layout

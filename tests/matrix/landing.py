@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql import types as T
+
 from silverfold.connectors.base import Boundary, Connector, Feed
 from silverfold.connectors.deephaven.connector import CONNECTOR as DEEPHAVEN
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from silverfold.pipelines.places import Places
-
 from tests.matrix.lanes import FAR, KEYS
 from tests.matrix.layout import Layout
 from tests.matrix.steps import Change, Connect, Snapshot, Update

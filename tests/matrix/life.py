@@ -11,9 +11,9 @@ from functools import singledispatchmethod
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+
 from silverfold.conf.errors import SilverfoldError
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
-
 from tests.matrix.checks import Checks, Different, Phase
 from tests.matrix.engine import Engine
 from tests.matrix.landing import TABLE

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 import pytest
 from pyspark.sql import SparkSession
+
 from silverfold.conf.errors import PositionGap, SilverfoldError
 from silverfold.connectors.base import Frame, Kind
 from silverfold.pipelines.holding.quarantine_log import Hold
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.writer import BronzeWriter
-
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven_vectors import VECTORS
 from tests.support.landed_history import LandedHistory

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import silverfold.pipelines.applying.build
-import silverfold.pipelines.applying.cut_job
-import silverfold.pipelines.applying.write
-import silverfold.pipelines.holding.quarantine
 import typer
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+
+import silverfold.pipelines.applying.build
+import silverfold.pipelines.applying.cut_job
+import silverfold.pipelines.applying.write
+import silverfold.pipelines.holding.quarantine
 from silverfold.conf.errors import ApplyError, SparkUnavailable
 from silverfold.conf.model import Expectation
 from silverfold.jobs.build import run
@@ -28,7 +29,6 @@ from silverfold.pipelines.holding.quarantine_log import quarantined
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.planning.plan import Planner
 from silverfold.pipelines.spark.session import raising_if_ended
-
 from tests.support.building import FEED, Built, table
 from tests.support.commits import begin_log
 from tests.support.deaths import Died, dying

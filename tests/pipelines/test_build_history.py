@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from silverfold.connectors.base import Kind
 
+from silverfold.connectors.base import Kind
 from tests.support.building import Built, table
 from tests.support.deephaven_vectors import VECTORS
 from tests.support.landed_history import LandedHistory

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 import silverfold.pipelines.applying.build
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.conf.load import load_settings
@@ -16,7 +17,6 @@ from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenT
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.landing.bronze import read_frames
 from silverfold.pipelines.places import Place, Places
-
 from tests.support.landed_history import LandedHistory
 
 FEED = Feed("market", "deephaven", "unused", DeephavenOptions(), {"t": DeephavenTable(source="T")})

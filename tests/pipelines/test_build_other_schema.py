@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 
 from pyspark.sql import SparkSession
+
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from silverfold.connectors.deephaven.server.server import TableServer
@@ -16,7 +17,6 @@ from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.jobs.demo.check import compare, read_silver
 from silverfold.jobs.demo.tables import TABLES
 from silverfold.pipelines.landing.receiving import receive
-
 from tests.support.building import FEED, Built
 from tests.support.deephaven_vectors import OTHER_SCHEMA
 from tests.support.landing import LOG

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+
 from silverfold.conf.errors import ApplyError
 from silverfold.connectors.base import Kind
 from silverfold.connectors.deephaven.connector import CONNECTOR
@@ -20,7 +21,6 @@ from silverfold.pipelines.applying.cuts import last_cuts
 from silverfold.pipelines.holding.quarantine_log import quarantined, skip, undo_skip
 from silverfold.pipelines.reading.status import TableState, TableStatus, read_status
 from silverfold.pipelines.upkeep.rebuild import Rebuild
-
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven_vectors import VECTORS
 from tests.support.landed_history import LandedHistory

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+
 from silverfold.connectors.base import Frame
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR as SQLITE
@@ -17,7 +18,6 @@ from silverfold.pipelines.applying.cuts import read_cuts
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.upkeep.swap import Live
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
-
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 from tests.support.running import run_once

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import open_table
-
 from tests.support.building_once import all_rows
 from tests.support.landed_history import LandedHistory
 

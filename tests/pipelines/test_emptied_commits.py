@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.pipelines.reading.status import read_status
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
-
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 

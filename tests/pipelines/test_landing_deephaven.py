@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from random import Random
 
 import pytest
+
 import silverfold.pipelines.landing.receiving
 from silverfold.conf.model import Commit, Reconnect
 from silverfold.connectors.base import Feed
@@ -18,7 +19,6 @@ from silverfold.jobs.demo.tables import TABLES
 from silverfold.pipelines.landing.receiving import receive
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
-
 from tests.support.landing import LOG, landed, marks
 from tests.support.replay import replay
 from tests.support.waiting import tries, until, wait_until

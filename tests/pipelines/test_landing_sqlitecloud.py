@@ -5,6 +5,7 @@ import sqlite3
 from random import Random
 
 import pytest
+
 from silverfold.conf.model import Commit, Reconnect
 from silverfold.connectors.base import Feed
 from silverfold.connectors.sqlitecloud.client.client import connect
@@ -16,7 +17,6 @@ from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 from silverfold.pipelines.landing.receiving import receive
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
-
 from tests.support.landing import LOG, landed, marks
 from tests.support.sqlitecloud_receiving import database, stored, url
 from tests.support.waiting import wait_until

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import silverfold.pipelines.landing.writer
 from deltalake import DeltaTable
+
+import silverfold.pipelines.landing.writer
 from silverfold.conf.errors import Fenced, PositionGap, ReplacedBronze
 from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Frame
@@ -31,7 +32,6 @@ from silverfold.pipelines.store import open_table
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.upkeep.remove_tree import remove_tree
 from silverfold.pipelines.verifying.verify import Verdict, verify_history
-
 from tests.support.bronze_rows import BEGAN, bronze
 from tests.support.running import run_once
 from tests.support.sqlitecloud_feed import (

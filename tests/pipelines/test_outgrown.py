@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import silverfold.pipelines.upkeep.rebuild
 from pyspark.sql import SparkSession
+
+import silverfold.pipelines.upkeep.rebuild
 from silverfold.conf.load import load_settings
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.pipelines.applying.cuts import position_reached
@@ -17,7 +18,6 @@ from silverfold.pipelines.holding.quarantine_log import quarantined
 from silverfold.pipelines.reading.time_travel import as_of_position
 from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from silverfold.pipelines.verifying.verify import Verdict, verify_history
-
 from tests.support.deaths import Died, dying
 from tests.support.sqlitecloud_feed import FEED, SqliteCloudFeed, notified, selected, snapshot_begins, snapshot_ends
 from tests.support.sqlitecloud_notices import described

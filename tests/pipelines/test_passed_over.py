@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+
 from silverfold.conf.errors import ExpectationFailed
 from silverfold.conf.load import load_settings
 from silverfold.connectors.base import Feed
@@ -19,7 +20,6 @@ from silverfold.pipelines.reading.time_travel import as_of_position
 from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
 from silverfold.transforms.sql import path_table
-
 from tests.support.change_model import Change
 from tests.support.deaths import Died
 from tests.support.kept import rows_of

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from silverfold.pipelines.places import Place, Places, recovery_advice
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+
 from silverfold.conf.errors import DoubledPositions, PositionGap
 from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Cut
 from silverfold.pipelines.landing.frame_sizes import FrameSizes
 from silverfold.pipelines.planning.plan import Plan, Planner, State
 from silverfold.pipelines.planning.rules import StreamRules
-
 from tests.support.bronze_rows import bronze
 
 NO_LIMIT = CutLimits()

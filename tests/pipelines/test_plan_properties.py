@@ -9,13 +9,13 @@ from operator import itemgetter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Cut
 from silverfold.pipelines.planning.plan import Planner, State
 from silverfold.pipelines.planning.rules import StreamRules
 from silverfold.pipelines.verifying.landed_updates import whole_updates
 from silverfold.pipelines.verifying.reference_history import steps
-
 from tests.support.bronze_rows import Row, small_columns
 from tests.support.naive_planner import Pairs, naive_plan
 

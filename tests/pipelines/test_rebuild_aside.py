@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import silverfold.pipelines.upkeep.rebuild
 from pyspark.sql import SparkSession
+
+import silverfold.pipelines.upkeep.rebuild
 from silverfold.conf.errors import SilverfoldError, StoreUnavailable
 from silverfold.conf.load import load_settings
 from silverfold.connectors.base import Feed
@@ -23,7 +24,6 @@ from silverfold.pipelines.store import open_table
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.upkeep.remove_tree import remove_tree
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
-
 from tests.support.commits import Commits, Interrupted, counting
 from tests.support.deaths import Died, dying
 from tests.support.kept import rows_of

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.pipelines.applying import write
 from silverfold.pipelines.applying.cuts import app_id, from_record, recorded_in
@@ -14,7 +15,6 @@ from silverfold.pipelines.store import open_table
 from silverfold.pipelines.upkeep import swap
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
-
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 

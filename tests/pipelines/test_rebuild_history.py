@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
+
 import silverfold.pipelines.applying.write
 import silverfold.pipelines.upkeep.rebuild
-from pyspark.sql import SparkSession
 from silverfold.conf.errors import ApplyError
 from silverfold.pipelines.holding.quarantine import read_quarantine
 from silverfold.pipelines.holding.quarantine_log import HoldState, skip
@@ -18,7 +19,6 @@ from silverfold.pipelines.upkeep.remove_tree import remove_tree
 from silverfold.pipelines.verifying.silver_rows import read_side_table
 from silverfold.pipelines.verifying.verify import Verdict
 from silverfold.transforms.merge import merge
-
 from tests.support.change_model import Change
 from tests.support.deaths import Died, dying
 from tests.support.kept import Kept, rows_of

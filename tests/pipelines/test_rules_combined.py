@@ -9,13 +9,13 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
+
 from silverfold.conf.errors import Overtaken
 from silverfold.conf.model import Expectation
 from silverfold.pipelines.applying import build, write
 from silverfold.pipelines.applying.cuts import last_cuts
 from silverfold.pipelines.holding.quarantine_log import quarantined
 from silverfold.pipelines.verifying.silver_rows import read_side_table
-
 from tests.support.building import Built, table
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory

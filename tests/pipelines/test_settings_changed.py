@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import silverfold.pipelines.upkeep.rebuild
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+
+import silverfold.pipelines.upkeep.rebuild
 from silverfold.conf.model import Table
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenTable
@@ -25,7 +26,6 @@ from silverfold.pipelines.store import open_table
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.upkeep.swap import Live
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
-
 from tests.support.building import Built, table
 from tests.support.deaths import Died
 from tests.support.deephaven_vectors import VECTORS

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.store import open_table, skipping_bounds

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+
 from silverfold.conf.errors import ApplyError
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenTable
@@ -18,7 +19,6 @@ from silverfold.pipelines.reading.status import TableState, TableStatus, read_st
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.upkeep.retention import Retention, drop_frames, plan_retention
 from silverfold.pipelines.verifying.verify import TableVerification, Verdict, verify_history, verify_table
-
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.pipelines.applying.cuts import last_cuts
 from silverfold.pipelines.store import count_rows, open_table
 from silverfold.pipelines.verifying.silver_rows import SilverRows
-
 from tests.support.telling import Told, change
 from tests.support.told import FEED, STREAM, ToldConnector
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import types as T
+
 from silverfold.pipelines.landing.bronze_table import SCHEMA, retention_id
 from silverfold.pipelines.verifying.verify import Difference, Verdict, verify_table
-
 from tests.support.change_model import Change
 from tests.support.told import FEED, KEY, STREAM, ToldConnector, gone, put
 from tests.support.written_history import Version, WrittenHistory

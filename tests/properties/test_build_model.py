@@ -15,6 +15,7 @@ from typing import Any
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+
 from silverfold.connectors.base import Kind
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenTable
@@ -23,7 +24,6 @@ from silverfold.pipelines.applying.cuts import read_cuts
 from silverfold.pipelines.applying.silver import SilverTable
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
-
 from tests.support.building import FEED, Built, table
 from tests.support.landed_history import LandedHistory
 from tests.support.silver_model import ModelTable

@@ -15,12 +15,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import silverfold.pipelines.applying.build
-import silverfold.pipelines.applying.write
 from deltalake import DeltaTable, QueryBuilder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+
+import silverfold.pipelines.applying.build
+import silverfold.pipelines.applying.write
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Build, CutLimits, Expectation
 from silverfold.connectors.base import Feed
@@ -30,7 +31,6 @@ from silverfold.pipelines.applying.cuts import read_cuts
 from silverfold.pipelines.applying.silver import SilverTable
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
-
 from tests.support.change_model import Change, State, after
 from tests.support.deaths import Died, dying
 from tests.support.running import run_once

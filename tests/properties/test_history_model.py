@@ -17,12 +17,12 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+
 from silverfold.connectors.base import Kind
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.pipelines.applying import write
 from silverfold.pipelines.applying.silver import SilverTable
 from silverfold.pipelines.verifying.verify import Verdict, verify_history
-
 from tests.properties.test_engine_model import applied_twice
 from tests.support.building import Built, table
 from tests.support.deaths import Died, dying

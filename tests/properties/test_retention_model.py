@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
+
 from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Cut, Feed
 from silverfold.connectors.deephaven.connector import CONNECTOR
@@ -22,7 +23,6 @@ from silverfold.pipelines.planning.rules import StreamRules
 from silverfold.pipelines.upkeep.retention import drop_frames, plan_retention
 from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
-
 from tests.support.landed_history import LandedHistory
 from tests.support.landing import landed
 from tests.support.tries import a_third

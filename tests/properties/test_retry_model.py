@@ -14,11 +14,11 @@ from typing import Any
 from hypothesis import Phase, event, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.jobs.quarantine import only
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.holding.quarantine import read_quarantine
-
 from tests.properties.test_build_model import Step, Story, Telling, stories
 from tests.support.building import FEED
 from tests.support.misreading import misreading

@@ -9,10 +9,10 @@ from typing import Any
 
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
-
 from tests.support.sqlitecloud_history import KEYS, Alters, Cut, Dies, History, Restarts, Sql, Step, Transacts
 
 HISTORIES = max(1, settings().max_examples // 20)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from chispa import assert_df_equality
 from deltalake import DeltaTable
+
 from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
-
 from tests.support.building import FEED, Built
 from tests.support.scenario import Expected, read
 

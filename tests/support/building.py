@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import QueryBuilder
 from pyspark.sql import DataFrame, SparkSession
+
 from silverfold.conf.errors import SilverfoldError
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Build, CutLimits, Settings
@@ -21,7 +22,6 @@ from silverfold.pipelines.applying.cuts import last_cuts
 from silverfold.pipelines.holding.quarantine_log import Hold, holds
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import open_table
-
 from tests.support.landed_history import LandedHistory
 from tests.support.running import run_once
 

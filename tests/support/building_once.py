@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
+
 from silverfold.conf.errors import SilverfoldError
 from silverfold.conf.load import load_settings
 from silverfold.connectors.base import Connector, Feed
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 def build_once(spark: SparkSession, warehouse: Path, connector: Connector, feed: Feed) -> dict[str, SilverfoldError]:
     """Apply all that has landed; return what holds which table."""
     from silverfold.pipelines.applying.build import FeedBuild  # noqa: PLC0415 - tests without Spark use the rest
-
     from tests.support.running import run_once  # noqa: PLC0415 - as above
 
     settings = load_settings(None, "local", {}).model_copy(update={"warehouse": str(warehouse)})

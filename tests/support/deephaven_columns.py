@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+
 from silverfold.connectors.deephaven.protocol.columns.decode import encode_column
 from silverfold.connectors.deephaven.protocol.layouts import Longs
 from silverfold.connectors.deephaven.protocol.roles import Roles

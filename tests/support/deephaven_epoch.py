@@ -11,7 +11,6 @@ from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.deephaven.options import DeephavenTable
 from silverfold.connectors.deephaven.protocol.session import Session
 from silverfold.connectors.deephaven.receiver.epoch import Epoch
-
 from tests.support.chance import Clock, Highest
 from tests.support.deephaven_frames import GREETING, ROLES, response, sent
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+
 from silverfold.connectors.deephaven.protocol import control
 from silverfold.connectors.deephaven.protocol.columns.encode import encode_column
 from silverfold.connectors.deephaven.protocol.frames import frame
 from silverfold.connectors.deephaven.protocol.types import TYPES
-
 from tests.support.deephaven_vectors import builtin_roles
 
 ROLES = builtin_roles()

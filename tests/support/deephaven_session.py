@@ -12,7 +12,6 @@ from silverfold.connectors.deephaven.protocol.messages import (
 from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.protocol.session import Session
 from silverfold.connectors.deephaven.protocol.types import TYPES
-
 from tests.support.deephaven_columns import encoded
 from tests.support.deephaven_vectors import VECTORS, builtin_roles
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+
 from silverfold.connectors.deephaven.decoder.assembly import assemble
 from silverfold.connectors.deephaven.decoder.blocks import (
     ADDED,

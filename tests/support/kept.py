@@ -11,6 +11,7 @@ from typing import Any, Literal
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
+
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Settings
 from silverfold.connectors.base import Feed
@@ -22,7 +23,6 @@ from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.upkeep.maintain import Done, Maintenance
 from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
-
 from tests.support.running import run_once
 from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+
 from silverfold.connectors.common.arrow_rows import InSpark
 from silverfold.jobs.cli import main
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
 from silverfold.conf.model import Commit
 from silverfold.connectors.base import Boundary, Frame, Kind, mark
 from silverfold.connectors.deephaven.protocol import control

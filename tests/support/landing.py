@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import structlog
 from pydantic import BaseModel
+
 from silverfold.conf.model import Commit, Reconnect, Strict, Table
 from silverfold.connectors.base import Boundary, Feed, Frame, FrameSink, Kind, Resume
 from silverfold.pipelines.landing.bronze_table import SCHEMA

@@ -8,7 +8,6 @@ from typing import TypeAlias
 
 from silverfold.pipelines.planning.plan import State
 from silverfold.pipelines.planning.rules import StreamRules
-
 from tests.support.bronze_rows import Row
 
 Pairs: TypeAlias = tuple[tuple[int, int], ...]

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from random import Random
 
 import pytest
+
 from silverfold.connectors.base import Connector, Feed
 from silverfold.pipelines.landing.receiving import receive
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
-
 from tests.support.deaths import Died, dying
 from tests.support.landing import LOG
 

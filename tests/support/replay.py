@@ -10,7 +10,6 @@ from silverfold.connectors.deephaven.protocol.columns.decode import decode_colum
 from silverfold.connectors.deephaven.protocol.control import decode_subscribe_response
 from silverfold.connectors.deephaven.protocol.messages import ColumnInfo
 from silverfold.connectors.deephaven.protocol.roles import Roles
-
 from tests.support.deephaven_frames import ROLES
 from tests.support.landing import Landed
 

@@ -24,7 +24,6 @@ from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.verifying.verify import TableVerification, verify_table
-
 from tests.support.building_once import all_rows, build_once
 
 if TYPE_CHECKING:

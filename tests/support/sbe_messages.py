@@ -7,6 +7,7 @@ import struct
 from typing import Any
 
 import hypothesis.strategies as st
+
 from silverfold.connectors.wire.sbe.codec.values import SetValue
 from silverfold.connectors.wire.sbe.schema.model import (
     Array,

@@ -11,7 +11,6 @@ from silverfold.connectors.sbe.receiver.receiver import SbeReceiver
 from silverfold.connectors.sbe.server import Market
 from silverfold.connectors.wire.framing.known import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
-
 from tests.support.memory import MemorySink
 from tests.support.sbe_feed import options, table
 

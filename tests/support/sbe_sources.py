@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import hypothesis.strategies as st
+
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema
-
 from tests.support.sbe import HEADER, message_of
 
 Damage: TypeAlias = tuple[int, list[tuple[int, int]], int | None, bytes]

@@ -31,7 +31,6 @@ from typing import Any
 
 from silverfold.connectors.base import Kind
 from silverfold.connectors.deephaven.options import DeephavenTable
-
 from tests.support.landed_history import LandedHistory
 
 Call = tuple[str, str, Any]

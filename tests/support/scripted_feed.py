@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
+
 from silverfold.conf.model import Strict, Table
 from silverfold.connectors.base import Feed
 from silverfold.pipelines.landing import bronze_table
 from silverfold.pipelines.places import Places
-
 from tests.support.bronze_rows import rows, small_columns
 
 

@@ -12,7 +12,6 @@ from silverfold.connectors.sqlitecloud.protocol.encode import encode_json, encod
 from silverfold.connectors.sqlitecloud.protocol.frames import RawFrame
 from silverfold.connectors.sqlitecloud.protocol.messages import Statement
 from silverfold.connectors.sqlitecloud.server.connection import read_statement
-
 from tests.support.peers import serving
 
 UUID = "a365efef-cfb7-4672-8ed4-45a489ddb194"

@@ -8,7 +8,6 @@ from contextlib import aclosing
 from silverfold.connectors.sqlitecloud.client.client import connect
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_chunk
 from silverfold.connectors.sqlitecloud.protocol.messages import Column, RowsetChunk
-
 from tests.support.scsp_peer import scripted
 
 CHUNKS_END = b"/6 0 0 0 "

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from hypothesis import strategies as st
+
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
 
 FOO = Description("foo", (TableColumn("id", pk=1), TableColumn("a"), TableColumn("b")), ("id",))

@@ -21,7 +21,6 @@ from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.verifying.verify import TableVerification, verify_table
-
 from tests.support.building_once import all_rows, build_once
 from tests.support.sqlitecloud_notices import framed, rowset
 

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import apsw
+
 from silverfold.conf.model import Commit, Reconnect
 from silverfold.conf.validate import validated
 from silverfold.connectors.base import Feed
@@ -22,7 +23,6 @@ from silverfold.pipelines.landing.bronze import read_small_columns
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
-
 from tests.support.receiver_thread import ReceiverThread
 from tests.support.sqlitecloud_live import run
 from tests.support.sqlitecloud_same import stored, unlike

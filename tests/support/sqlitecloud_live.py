@@ -11,6 +11,7 @@ from random import Random
 from typing import Any, Final
 
 import apsw
+
 from silverfold.conf.model import Commit, Reconnect
 from silverfold.conf.validate import validated
 from silverfold.connectors.base import Feed
@@ -22,7 +23,6 @@ from silverfold.connectors.sqlitecloud.server.state import ServedSession
 from silverfold.pipelines.landing.bronze import read_small_columns
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.store import open_table
-
 from tests.support.receiver_thread import ReceiverThread
 
 FEED: Final = "music"

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 import apsw
+
 from silverfold.conf.model import Reconnect
 from silverfold.connectors.base import Boundary, ControlFrame, Feed, Frame, Kind, Resume
 from silverfold.connectors.sqlitecloud.client.client import Client, connect
@@ -23,7 +24,6 @@ from silverfold.connectors.sqlitecloud.reference.reader import SqliteCloudRefere
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 from silverfold.pipelines.verifying.table_fold import TableFold
-
 from tests.support.memory import MemorySink
 from tests.support.waiting import PATIENCE, until
 

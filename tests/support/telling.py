@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+
 from silverfold.conf.errors import SilverfoldError
 from silverfold.conf.load import load_settings
 from silverfold.connectors.base import Feed
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.applying.cuts import last_cuts
 from silverfold.pipelines.places import Place, Places
-
 from tests.support.change_model import Change
 from tests.support.running import run_once
 from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable

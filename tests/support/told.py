@@ -20,6 +20,7 @@ import pyarrow as pa
 from pydantic import BaseModel
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.conf.model import Strict, Table
 from silverfold.connectors.base import (
@@ -46,7 +47,6 @@ from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
 from silverfold.transforms.changes import change_type
-
 from tests.support.change_model import Change
 
 FEED = "told"

@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
+
 from silverfold.connectors.base import Feed
 from silverfold.pipelines.applying.commit_note import NOT_TOLD, CommitNote
 from silverfold.pipelines.applying.cuts import position_reached
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.verifying.verify import TableVerification, Verdict, verify_history
-
 from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
 
 COLUMNS = pa.schema([("lane", pa.int64()), ("k", pa.int64()), ("a", pa.string()), ("b", pa.int64())])

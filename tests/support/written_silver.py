@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
+
 from silverfold.pipelines.applying.commit_note import CommitNote
 from silverfold.pipelines.applying.cuts import app_id
 from silverfold.pipelines.places import Places

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import silverfold.transforms.autocdc.apply
 from pyspark.sql import SparkSession
+
+import silverfold.transforms.autocdc.apply
 from silverfold.pipelines.spark.session import own_session
 from silverfold.transforms.autocdc.apply import apply_changes
 from silverfold.transforms.merge import Recorded
-
 from tests.support.deaths import Died, dying
 
 SCHEMA = "lane int, k int, a string, b bigint, s struct<x:int,y:int>, op string, seq bigint"

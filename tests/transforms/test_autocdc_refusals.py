@@ -9,11 +9,11 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+
 from silverfold.conf.errors import ApplyError, NullKey, SchemaDrift, UnusableKey
 from silverfold.pipelines.spark.session import own_session
 from silverfold.transforms.autocdc.apply import apply_changes
 from silverfold.transforms.merge import Recorded
-
 from tests.transforms.autocdc.test_apply import TABLE, apply, assert_table, table
 
 

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.transforms.changes import at_hand, few_at_hand, from_arrow
 
 KIND = T.StructType([T.StructField("n", T.LongType())])

@@ -11,6 +11,7 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import types as T
+
 from silverfold.conf.errors import Overtaken, SchemaDrift
 from silverfold.transforms.evolve import check_names, drift, follow, follow_columns
 from silverfold.transforms.merge import create_empty, overwrite

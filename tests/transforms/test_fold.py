@@ -15,12 +15,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.conf.errors import UnusableKey
 from silverfold.transforms.changes import change_type
 from silverfold.transforms.consistency import op_code, unexplained
 from silverfold.transforms.fold import check_key, fold
 from silverfold.transforms.key_moves import resolve
-
 from tests.support.change_model import Change, State, after, patched
 
 COLUMNS = ("k", "a", "b")

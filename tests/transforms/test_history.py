@@ -13,11 +13,11 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.pipelines.spark.session import own_session
 from silverfold.transforms.changes import change_type
 from silverfold.transforms.history import END, START, Moments, keep_history
 from silverfold.transforms.merge import Recorded
-
 from tests.support.change_model import Change, State, after
 from tests.transforms.test_fold import COLUMNS, FRAMES_EACH, KEY, ROW, Histories, change_rows, move, random_history
 

@@ -9,6 +9,7 @@ import pytest
 from chispa import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
+
 from silverfold.pipelines.spark.session import own_session
 from silverfold.transforms.merge import (
     AT_HAND,
@@ -22,7 +23,6 @@ from silverfold.transforms.merge import (
     replace,
 )
 from silverfold.transforms.sql import path_table
-
 from tests.support.commits import begin_log
 
 NET = "_op string, _position long, _present array<string>, Sym string, Bid double, Qty long"

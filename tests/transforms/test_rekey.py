@@ -9,6 +9,7 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.transforms.changes import as_struct
 from silverfold.transforms.complete_rows import completed
 from silverfold.transforms.existing_rows import by_keys, snapshot_by_keys, with_taken

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+
 from silverfold.conf.errors import ApplyError, StoreUnavailable
 from silverfold.transforms.spark_errors import named_errors
 

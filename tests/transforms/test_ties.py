@@ -7,6 +7,7 @@ from typing import Literal
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+
 from silverfold.pipelines.spark.session import own_session
 from silverfold.transforms.autocdc.apply import apply_changes
 from silverfold.transforms.changes import struct_type

@@ -33,6 +33,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.transforms.autocdc.change_log import (
     LOG_OP,
     LOG_SEQUENCE,

@@ -23,6 +23,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.transforms.changes import DELETE, SNAPSHOT, UPDATE, as_struct, cached, complete, struct_type, typed_as
 from silverfold.transforms.evolve import follow_columns
 from silverfold.transforms.history import END, START

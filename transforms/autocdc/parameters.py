@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException, PySparkTypeError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+
 from silverfold.conf.names import folded
 from silverfold.transforms.merge import Recorded
 from silverfold.transforms.sql import quoted

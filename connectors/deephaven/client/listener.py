@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
 import pyarrow as pa
+
 from silverfold.conf.errors import RemoteProtocolError, SilverfoldError
 from silverfold.connectors.deephaven.protocol.columns.decode import (
     ColumnValues,

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+
 from silverfold.conf.errors import LocalProtocolError, SilverfoldError, SourceUnavailable
 from silverfold.connectors.deephaven.client.listener import Listener
 from silverfold.connectors.deephaven.protocol.layouts import Longs

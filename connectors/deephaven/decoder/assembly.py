@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from silverfold.connectors.deephaven.decoder.blocks import (
     ADDED,
     BLOCK_BITS,

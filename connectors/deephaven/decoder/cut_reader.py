@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from silverfold.conf.errors import InvalidValue, ProtocolError, UnknownTemplate, WireError, of_decoder
 from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.deephaven.decoder.blocks import (

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
+
 from silverfold.conf.errors import SchemaDrift
 from silverfold.conf.model import Table
 from silverfold.connectors.base import ControlFrame, Cut, CutStatistics, Feed

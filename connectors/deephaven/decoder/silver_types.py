@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+
 from silverfold.conf.errors import InvalidValue, UnknownTemplate
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from silverfold.connectors.deephaven.protocol.messages import ColumnInfo

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
+
 from silverfold.conf.errors import InvalidValue, SchemaError, TruncatedMessage
 from silverfold.connectors.deephaven.protocol.layouts import Blocks, Ints, Number, integer_code, structure_ints
 from silverfold.connectors.wire.sbe.codec.walk import Dimensions, read_data, read_dimensions

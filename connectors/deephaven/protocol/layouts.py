@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.wire.sbe.schema.model import (
     Body,

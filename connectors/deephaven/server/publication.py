@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+
 from silverfold.connectors.deephaven.protocol.columns.encode import encode_column, encode_removed
 from silverfold.connectors.deephaven.protocol.control import encode_begin, encode_end
 from silverfold.connectors.deephaven.protocol.messages import SubscribeMode

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+
 from silverfold.connectors.deephaven.protocol.types import ColumnType, Shape
 
 _NULL_CHANCE = 0.02

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
 import structlog
+
 from silverfold.conf.errors import LocalProtocolError, SilverfoldError
 from silverfold.connectors.common.server_thread import Server, listen
 from silverfold.connectors.deephaven.protocol.binding import bind

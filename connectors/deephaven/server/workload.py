@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 import numpy as np
+
 from silverfold.connectors.deephaven.server.random_values import random_like
 from silverfold.connectors.deephaven.server.tables.cells import to_python
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.sbe.decoder.layout import Layout, Source, column_options
 from silverfold.connectors.sbe.options import SbeTable

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
+
 from silverfold.conf.errors import SchemaError
 from silverfold.conf.names import folded
 from silverfold.connectors.base import Problem

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
+
 from silverfold.conf.errors import SchemaDrift, SchemaError
 from silverfold.conf.model import Table
 from silverfold.connectors.base import ControlFrame, Cut, Feed

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+
 from silverfold.conf.errors import SchemaError
 from silverfold.conf.names import folded
 from silverfold.connectors.sbe.options import SENT, SbeTable

@@ -21,6 +21,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
+
 from silverfold.conf.errors import ConfigError
 from silverfold.conf.names import folded
 from silverfold.connectors.wire.sbe.columnar.decode import ERROR, arrow_schema, column_reader

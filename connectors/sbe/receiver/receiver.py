@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 import structlog
+
 from silverfold.conf.errors import SchemaError, SourceUnavailable
 from silverfold.connectors.base import Feed, FrameSink, Resume
 from silverfold.connectors.common.transport import Address, Connection, connect

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from pydantic import SecretStr, ValidationError
+
 from silverfold.conf.errors import ConfigError
 from silverfold.conf.secrets import Secret
 from silverfold.conf.validate import HIDDEN

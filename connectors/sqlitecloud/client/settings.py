@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Annotated, Final, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+
 from silverfold.connectors.sqlitecloud.protocol.messages import Login
 from silverfold.connectors.sqlitecloud.protocol.statements import is_safe_word
 

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from pydantic import SecretStr, ValidationError
+
 from silverfold.conf.text import check_host
 from silverfold.connectors.sqlitecloud.client.settings import (
     PORT,

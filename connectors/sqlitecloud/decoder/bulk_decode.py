@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from silverfold.connectors.sqlitecloud.decoder.change_rows import ChangeRows, take_lists, without
 from silverfold.connectors.sqlitecloud.decoder.json_literals import Mask, is_bulk_readable, read_all, read_literals
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions

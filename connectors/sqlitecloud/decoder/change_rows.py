@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from silverfold.conf.errors import WireError
 from silverfold.connectors.sqlitecloud.protocol.landed.values import Column
 

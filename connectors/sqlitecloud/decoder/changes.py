@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+
 from silverfold.conf.errors import InvalidValue, WireError
 from silverfold.connectors.sqlitecloud.decoder.bulk_decode import BulkDecoder
 from silverfold.connectors.sqlitecloud.decoder.change_rows import CHANGES_AT_ONCE, NAMES, ChangeRows, error_rows

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
+
 from silverfold.conf.errors import InvalidValue, WireError
 from silverfold.connectors.sqlitecloud.decoder.change_rows import ERROR, error_rows
 from silverfold.connectors.sqlitecloud.protocol.frame_access import notification_text

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from silverfold.connectors.sqlitecloud.protocol.landed.values import Column
 
 Mask: TypeAlias = npt.NDArray[np.bool_]

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+
 from silverfold.conf.errors import InvalidValue, WireError
 from silverfold.connectors.sqlitecloud.decoder.change_rows import ChangeRows, error_rows, take_lists, without
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions

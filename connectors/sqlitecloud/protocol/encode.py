@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any, Final
 
 import lz4.block
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.sqlitecloud.protocol.messages import (
     SIGNED_64,

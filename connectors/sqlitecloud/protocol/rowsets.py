@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import lz4.block
+
 from silverfold.conf.errors import InvalidValue, OversizedMessage
 from silverfold.connectors.sqlitecloud.protocol.cells import read_count, read_values
 from silverfold.connectors.sqlitecloud.protocol.messages import ChunksEnd, Column, Rowset, RowsetChunk, Value

@@ -20,6 +20,7 @@ from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description

@@ -16,6 +16,7 @@ from itertools import count
 from typing import Final, TypeVar
 
 import structlog
+
 from silverfold.conf.errors import InvalidValue, SourceRefused, WireError
 from silverfold.connectors.common.tasks import until_first_ends
 from silverfold.connectors.sqlitecloud.protocol.commands import Parameters, parse_command

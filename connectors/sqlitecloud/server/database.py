@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import quote
 
 import apsw
+
 from silverfold.conf.errors import ConfigError
 from silverfold.connectors.common.closeable import Closeable
 

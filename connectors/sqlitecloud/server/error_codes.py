@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import apsw
+
 from silverfold.conf.errors import SourceRefused, WireError
 from silverfold.connectors.sqlitecloud.protocol.commands import UnknownCommand
 from silverfold.connectors.sqlitecloud.protocol.messages import ServerError

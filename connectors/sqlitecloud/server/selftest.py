@@ -8,6 +8,7 @@ from functools import partial
 from typing import Final
 
 import apsw
+
 from silverfold.conf.errors import SourceRefused
 from silverfold.connectors.sqlitecloud.protocol.encode import (
     encode_array,

@@ -21,6 +21,7 @@ from typing import Self
 from urllib.parse import quote, urlencode
 
 import structlog
+
 from silverfold.conf.errors import ConfigError
 from silverfold.connectors.common.server_thread import Server, listen
 from silverfold.connectors.common.transport import Address, load_certificate

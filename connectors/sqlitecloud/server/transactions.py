@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import apsw
 import apsw.ext
 import structlog
+
 from silverfold.connectors.sqlitecloud.protocol.messages import Column, RawText, Value
 from silverfold.connectors.sqlitecloud.protocol.sql_splitter import first_word
 from silverfold.connectors.sqlitecloud.server.database import Database

@@ -22,8 +22,9 @@ from typing import Any, Final
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
-from silverfold.connectors.common.transport import Address
 from structlog.typing import FilteringBoundLogger
+
+from silverfold.connectors.common.transport import Address
 
 MOST_CONNECTIONS: Final = 512
 """Maximum concurrent connections; fewer if the process may open fewer than twice as many files."""

@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 from aiohttp import web
+
 from silverfold.conf.errors import ConfigError, SilverfoldError, SourceUnavailable
 from silverfold.connectors.base import Feed, FrameSink, Resume
 from silverfold.connectors.common.transport import load_certificate

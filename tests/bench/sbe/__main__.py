@@ -22,9 +22,9 @@ import time
 from collections.abc import Callable
 
 import pyarrow as pa
+
 from silverfold.connectors.wire.sbe.codec.decode import MessageReader
 from silverfold.connectors.wire.sbe.columnar.decode import decode_columns
-
 from tests.bench.sbe import peers
 from tests.bench.sbe.messages import Kind, kinds
 from tests.bench.sbe.official import official_seconds

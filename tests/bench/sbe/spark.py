@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+
 from silverfold.conf.load import load_settings
 from silverfold.connectors.sbe.decoder.rows import decode
 from silverfold.pipelines.spark.session import start_spark
-
 from tests.bench.sbe.messages import Kind
 
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+
 from silverfold.connectors.base import ControlFrame, Cut
 from silverfold.connectors.common.arrow_rows import InSpark
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.connectors.sqlitecloud.protocol.frame_access import notification_text
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
 from silverfold.pipelines.spark.session import start_spark
-
 from tests.bench.silver import settings_at, timed
 from tests.bench.sqlitecloud.source import DISTINCT, KEY, TABLE, feed_at, frames
 

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import structlog
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from structlog.testing import CapturingLogger
+
 from silverfold.conf.model import Commit
 from silverfold.connectors.base import Boundary, Frame, Kind, Receiver, Resume
 from silverfold.connectors.sqlitecloud.client.client import connect
@@ -24,8 +26,6 @@ from silverfold.pipelines.landing.bronze_table import SCHEMA
 from silverfold.pipelines.landing.sink import BronzeSink
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Place
-from structlog.testing import CapturingLogger
-
 from tests.bench.sqlitecloud.source import DISTINCT, TABLE, Sent, Source, feed_at, frames, source
 from tests.support.waiting import until
 

@@ -13,6 +13,7 @@ from random import Random
 
 import apsw
 import structlog
+
 from silverfold.connectors.base import Feed
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_json

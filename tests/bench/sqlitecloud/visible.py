@@ -16,6 +16,7 @@ from pathlib import Path
 import structlog
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+
 from silverfold.conf.model import Settings
 from silverfold.connectors.base import Feed
 from silverfold.connectors.sqlitecloud.client.client import Client, connect
@@ -25,7 +26,6 @@ from silverfold.jobs.receive import until_stopped
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.spark.session import start_spark
-
 from tests.bench.silver import settings_at, timed
 from tests.bench.sqlitecloud.source import TABLE, Sent, feed_at, source
 

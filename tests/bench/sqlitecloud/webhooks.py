@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from multiprocessing.connection import Connection
 
 from aiohttp import web
+
 from silverfold.conf.secrets import Secret
 from silverfold.connectors.base import Feed
 from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
@@ -18,7 +19,6 @@ from silverfold.connectors.sqlitecloud_webhooks.receiver.receiver import Webhook
 from silverfold.connectors.sqlitecloud_webhooks.server import DATABASE, TABLE, Orders
 from silverfold.jobs.receive import collect_rarely
 from silverfold.pipelines.places import Place
-
 from tests.bench.sqlitecloud.landing import Spent, at_a_place, landing_at, median, now, since
 from tests.support.webhooks import free_port
 

@@ -1,5 +1,4 @@
 from silverfold.connectors.common.backoff import Backoff
-
 from tests.support.chance import Highest
 
 

@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Iterator
 
 import pyarrow as pa
+
 from silverfold.connectors.common.row_decoder import EachFrame
 
 FRAMES = pa.schema([("frame_seq", pa.int64()), ("body", pa.binary())])

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+
 from silverfold.conf.errors import SourceUnavailable
 from silverfold.connectors.common.tasks import until_first_ends
 

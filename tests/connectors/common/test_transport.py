@@ -5,9 +5,9 @@ import contextlib
 import socket
 
 import pytest
+
 from silverfold.conf.errors import SourceUnavailable
 from silverfold.connectors.common.transport import MOST_UNREAD, connect, parse_address
-
 from tests.support.peers import connected, nobody, read_all, silent
 
 

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from time import monotonic
 
 import pytest
+
 from silverfold.conf.errors import SourceUnavailable
 from silverfold.connectors.base import ReferenceUpdate
 from silverfold.connectors.common.update_queue import UpdateQueue

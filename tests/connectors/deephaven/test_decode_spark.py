@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
+
 from silverfold.connectors.base import Cut, CutStatistics, Kind, mark
 from silverfold.connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
 from silverfold.connectors.common.backoff import Backoff
@@ -24,7 +25,6 @@ from silverfold.connectors.deephaven.receiver.epoch import Epoch
 from silverfold.connectors.wire.sbe.schema.load import with_byte_order
 from silverfold.pipelines.applying.cuts import read_cuts
 from silverfold.pipelines.landing.bronze import read_cut, read_frames
-
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven_columns import CASES, written
 from tests.support.deephaven_vectors import VECTORS, Vector, builtin_roles, of_kind

@@ -4,8 +4,8 @@ import json
 from base64 import b64decode, b64encode
 
 import pytest
-from silverfold.connectors.deephaven.protocol.frames import frame
 
+from silverfold.connectors.deephaven.protocol.frames import frame
 from tests.support.deephaven_epoch import begun, marks, outline, subscribed
 from tests.support.deephaven_frames import GREETING, begin, end, response, rows, sent, update
 from tests.support.deephaven_vectors import VECTORS

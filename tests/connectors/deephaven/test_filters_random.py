@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from silverfold.connectors.deephaven.server.filters.filters import bind_filter
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 

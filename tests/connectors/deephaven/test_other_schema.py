@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from silverfold.conf.errors import RemoteProtocolError, UnknownTemplate
 from silverfold.connectors.deephaven.client.client import TableClient
 from silverfold.connectors.deephaven.client.listener import Notifier
@@ -21,7 +22,6 @@ from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.deephaven.server.server import TableServer
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-
 from tests.support.deephaven_columns import CASES, encoded, pairs, readable, written
 from tests.support.deephaven_vectors import OTHER_SCHEMA, builtin_roles, other_roles
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from silverfold.conf.errors import (
     InvalidValue,
     LocalProtocolError,
@@ -26,7 +27,6 @@ from silverfold.connectors.deephaven.protocol.messages import (
 )
 from silverfold.connectors.deephaven.protocol.session import Session
 from silverfold.connectors.deephaven.protocol.types import TYPES
-
 from tests.support.deephaven_session import (
     BEGIN,
     BOTH,

@@ -10,6 +10,7 @@ from importlib.resources import files
 from random import Random
 
 import pytest
+
 from silverfold.connectors.deephaven.client.client import TableClient
 from silverfold.connectors.deephaven.client.table_listener import TableListener
 from silverfold.connectors.deephaven.protocol.control import encode_begin, encode_connection_response
@@ -21,7 +22,6 @@ from silverfold.connectors.deephaven.server.server import TableServer
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 from silverfold.connectors.deephaven.server.workload import Changer
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-
 from tests.support.deephaven_peer import PATIENCE, Peer
 from tests.support.waiting import wait_until
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+
 from silverfold.conf.errors import RemoteProtocolError
 from silverfold.connectors.deephaven.client.listener import Listener, Notifier
 from silverfold.connectors.deephaven.client.table_listener import TableListener
@@ -17,7 +18,6 @@ from silverfold.connectors.deephaven.protocol.layouts import Longs
 from silverfold.connectors.deephaven.protocol.messages import ConnectionResponse, Event, SubscribeMode, UpdateBegan
 from silverfold.connectors.deephaven.protocol.session import Session
 from silverfold.connectors.deephaven.protocol.types import TYPES
-
 from tests.support.deephaven_columns import encoded
 from tests.support.deephaven_vectors import VECTORS, Vector, builtin_roles, of_kind
 

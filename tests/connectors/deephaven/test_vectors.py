@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+
 from silverfold.conf.errors import OversizedMessage, SilverfoldError, TruncatedMessage, WireError
 from silverfold.connectors.deephaven.protocol import control
 from silverfold.connectors.deephaven.protocol.columns.decode import (
@@ -20,7 +21,6 @@ from silverfold.connectors.deephaven.protocol.columns.values import Decimals, Fi
 from silverfold.connectors.deephaven.protocol.frames import FrameCutter, PrefixCounts, frame
 from silverfold.connectors.deephaven.protocol.messages import TableSubscribe, TableUnsubscribe
 from silverfold.connectors.deephaven.protocol.types import TYPES
-
 from tests.support.deephaven_vectors import VECTORS, Vector, builtin_roles, column_vectors, of_kind
 
 MESSAGES = of_kind("message")

@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from silverfold.conf.errors import ProtocolError, WireError
 from silverfold.connectors.deephaven.protocol import control
 from silverfold.connectors.deephaven.protocol.columns.decode import decode_column, decode_removed
@@ -15,7 +16,6 @@ from silverfold.connectors.deephaven.protocol.frames import frame
 from silverfold.connectors.deephaven.protocol.handshake import calibrate, roles_of_epoch
 from silverfold.connectors.deephaven.protocol.messages import BadFrame, SubscribeMode
 from silverfold.connectors.deephaven.protocol.session import Session
-
 from tests.support.deephaven_columns import CASES, encoded, written
 from tests.support.deephaven_vectors import VECTORS, builtin_roles, other_roles
 

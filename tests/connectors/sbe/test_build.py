@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
+
 from silverfold.conf.errors import UndecodableFrame
 from silverfold.connectors.sbe.connector import CONNECTOR
 from silverfold.connectors.sbe.protocol.schemas import feed_schema
@@ -19,7 +20,6 @@ from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.pipelines.holding.quarantine_log import Hold, skip
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.verifying.verify import Verdict, verify_history
-
 from tests.support.sbe_feed import FEED, SbeFeed, table
 
 if TYPE_CHECKING:

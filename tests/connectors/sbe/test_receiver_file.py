@@ -13,6 +13,7 @@ from random import Random
 
 import pytest
 import structlog
+
 from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
 from silverfold.connectors.base import Kind, Resume
 from silverfold.connectors.sbe.connector import CONNECTOR
@@ -23,7 +24,6 @@ from silverfold.connectors.wire.framing.writer import FrameWriter
 from silverfold.pipelines.landing.bronze import read_frames
 from silverfold.pipelines.landing.receiving import receive
 from silverfold.pipelines.places import Places
-
 from tests.support.sbe_receiving import SECURITIES, STREAM, TEXT, Sink, epoch, feed_of, receiver
 from tests.support.waiting import until
 

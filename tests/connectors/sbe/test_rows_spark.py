@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F
+
 from silverfold.conf.errors import ConfigError
 from silverfold.connectors.sbe.decoder.rows import decode, errors
 from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions

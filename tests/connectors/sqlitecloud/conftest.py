@@ -8,6 +8,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+
 from silverfold.connectors.sqlitecloud.server.options import ServerOptions
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 

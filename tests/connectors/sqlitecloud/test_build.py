@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from silverfold.connectors.base import Frame
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.pipelines.verifying.verify import Verdict, verify_history
-
 from tests.support.sqlitecloud_feed import SqliteCloudFeed, notified, selected, snapshot_begins, snapshot_ends
 from tests.support.sqlitecloud_notices import described, vectors
 

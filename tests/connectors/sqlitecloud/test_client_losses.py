@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+
 from silverfold.conf.errors import (
     RemoteProtocolError,
     SourceUnavailable,
@@ -11,7 +12,6 @@ from silverfold.conf.errors import (
 )
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_error
 from silverfold.connectors.sqlitecloud.protocol.messages import ServerError
-
 from tests.support.certificates import expired, of_a_stranger, server_of, trusted_file
 from tests.support.scsp_peer import OK, SECRET, TICKET, UUID, Peer
 from tests.support.sqlitecloud_client import chunk, run, saying, take

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+
 from silverfold.conf.errors import ConfigError, SchemaDrift
 from silverfold.connectors.base import ControlFrame, Cut, Feed, Problem, TableKind
 from silverfold.connectors.sqlitecloud.client.address import connection_settings
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.connectors.sqlitecloud.decoder.decoder import read_context
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-
 from tests.support.sqlitecloud_notices import control, described
 
 ADDRESS = "sqlitecloud://db.example:1234/chinook.sqlite"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from silverfold.conf.errors import ConfigError, WireError
 from silverfold.conf.validate import validated
 from silverfold.connectors.base import Kind
@@ -15,7 +16,6 @@ from silverfold.connectors.sqlitecloud.decoder.channel_messages import LOG
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_json
 from silverfold.connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
-
 from tests.connectors.sqlitecloud.receiver.test_receiver import WHOLE, run
 from tests.support.sqlitecloud_notices import framed, vectors
 from tests.support.sqlitecloud_receiving import database

@@ -8,6 +8,7 @@ import json
 
 import apsw
 import pytest
+
 from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
 from silverfold.connectors.base import Resume
 from silverfold.connectors.sqlitecloud.options import SqliteCloudTable
@@ -17,7 +18,6 @@ from silverfold.connectors.sqlitecloud.receiver import capture_tasks
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
-
 from tests.support.scsp_peer import OK, TICKET, Peer, scripted, spelt
 from tests.support.sqlitecloud_receiving import Sink, database, receiver_at, receiving, stored, url
 from tests.support.waiting import until

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
+
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode
@@ -19,7 +20,6 @@ from silverfold.pipelines.applying.cuts import read_cuts
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
-
 from tests.support.building_once import all_rows, build_once
 from tests.support.sqlitecloud_live import FEED, TABLES, Live, living, run
 from tests.support.sqlitecloud_same import stored, unlike

@@ -10,10 +10,10 @@ from typing import Any
 from unittest.mock import ANY
 
 import pytest
+
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
-
 from tests.support.sqlitecloud_peer import Peer
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sqlitecloud" / "sqlite_changes.json"

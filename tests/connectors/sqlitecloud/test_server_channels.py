@@ -7,10 +7,10 @@ from pathlib import Path
 
 import apsw
 import pytest
+
 from silverfold.connectors.sqlitecloud.server.options import Channels, ServerOptions
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
-
 from tests.connectors.sqlitecloud.conftest import FOO
 from tests.support.sqlitecloud_peer import Peer, json_text, writer
 

@@ -6,10 +6,10 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_value
 from silverfold.connectors.sqlitecloud.server import served_databases
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
-
 from tests.support.sqlitecloud_peer import Peer, plain, writer
 
 

@@ -7,12 +7,12 @@ import time
 from contextlib import suppress
 
 import pytest
+
 from silverfold.connectors.sqlitecloud.protocol.messages import PubSubOffer
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
-
 from tests.connectors.sqlitecloud.conftest import Serve
 from tests.support.sqlitecloud_peer import PATIENCE, Peer, json_text, pauth, plain, writer
 from tests.support.waiting import wait_until

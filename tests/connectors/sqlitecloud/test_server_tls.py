@@ -8,9 +8,9 @@ import time
 
 import pytest
 import trustme
+
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer, tls_context
-
 from tests.connectors.sqlitecloud.conftest import Serve
 from tests.support.sqlitecloud_peer import Peer, writer
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import structlog
+
 from silverfold.conf.errors import SilverfoldError, UndecodableFrame
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Build, CutLimits
@@ -29,7 +30,6 @@ from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
-
 from tests.support.building_once import all_rows, build_once
 from tests.support.commits import dying_at_commit
 from tests.support.deaths import Died

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from silverfold.conf.errors import ConfigError, SourceRefused
 from silverfold.connectors.base import Problem, TableKind
 from silverfold.connectors.sqlitecloud_webhooks.connector import CONNECTOR
-
 from tests.support.webhooks import feed, options, table
 
 

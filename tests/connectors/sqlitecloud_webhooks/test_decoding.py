@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from silverfold.conf.errors import InvalidValue, WireError
 from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.sqlitecloud_webhooks.decoder import ChangeReader
@@ -21,7 +22,6 @@ from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.columns import (
 )
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.messages import SourceTable, read_webhook
 from silverfold.connectors.sqlitecloud_webhooks.reference import WebhookReferenceReader
-
 from tests.support.webhooks import STREAM, TOLD, options, reader, table, vectors, webhook
 
 GOOD, MALFORMED = vectors("webhooks"), vectors("malformed")

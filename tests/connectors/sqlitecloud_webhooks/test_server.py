@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+
 from silverfold.conf.errors import SourceRefused, SourceUnavailable
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
 from silverfold.connectors.sqlitecloud_webhooks.server import Orders, WebhookSource

@@ -4,6 +4,7 @@ import json
 
 import pytest
 import structlog
+
 from silverfold.jobs.common.logs import start_logs
 
 

@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+
 from silverfold.jobs.common.stopping import stopped_by_signals
 
 PROGRAM = """

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 import structlog
 from rich.console import Console
+
 from silverfold.conf.errors import SilverfoldError, SparkUnavailable, StoreUnavailable, UndecodableFrame
 from silverfold.conf.secrets import Secret
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
@@ -34,7 +35,6 @@ from silverfold.jobs.demo.stage import perform
 from silverfold.pipelines.applying.build import Step
 from silverfold.pipelines.planning.plan import Plan, State
 from silverfold.pipelines.reading.status import FeedStatus, TableState, TableStatus
-
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[3]

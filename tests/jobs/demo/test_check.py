@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 from silverfold.jobs.demo.check import Difference, compare, has_row, read_silver, same

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from silverfold.connectors.base import Feed
 from silverfold.connectors.sbe.connector import CONNECTOR
 from silverfold.connectors.sbe.options import SbeOptions, SbeTable

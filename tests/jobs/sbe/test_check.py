@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from rich.console import Console
+
 from silverfold.connectors.wire.sbe.compare.schemas import compare
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.jobs import cli
 from silverfold.jobs.sbe.findings import date_of, show
-
 from tests.support.sbe_evolution import Edits, cases, edited
 
 CASES = {case.name: case for case in cases()}

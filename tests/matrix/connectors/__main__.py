@@ -10,7 +10,6 @@ import time
 from silverfold.conf.load import load_settings
 from silverfold.jobs.common.logs import start_logs
 from silverfold.pipelines.spark.session import start_spark, stop_spark
-
 from tests.matrix.__main__ import _SPARK
 from tests.matrix.connectors.cases import WORLDS, Case, case_of
 from tests.matrix.connectors.history import ROUNDS

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 from silverfold.connectors.deephaven.server.tables.rows import Delta
-
 from tests.matrix.connectors.world import Row
 from tests.matrix.values import DOMAINS
 

@@ -16,7 +16,6 @@ from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenT
 from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
 from silverfold.connectors.deephaven.protocol.schemas import load_transport_schema
 from silverfold.connectors.deephaven.server.server import TableServer
-
 from tests.matrix.connectors.deephaven_table import COLUMNS, MORE, Source, Told
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.world import (

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from deltalake import QueryBuilder
 from pyspark.sql import SparkSession
+
 from silverfold.conf.errors import SilverfoldError
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Build, CutLimits
@@ -24,7 +25,6 @@ from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
-
 from tests.matrix.checks import ASIDE, END, START, Different
 from tests.matrix.connectors.space import Settings
 from tests.matrix.connectors.world import FEED, Expected, Row, World

@@ -17,7 +17,6 @@ from silverfold.connectors.sbe.options import SbeOptions, SbeTable
 from silverfold.connectors.sbe.server import MarketServer
 from silverfold.connectors.wire.framing.known import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
-
 from tests.matrix.connectors.sbe_market import BAD, NEWEST, OLDER, TEXT, Said, WildMarket
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.world import FEED, HISTORY, HISTORY_LAW, RULES, SWIFT, Expected, Row, World, expect, split

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 import apsw
+
 from silverfold.conf.errors import SilverfoldError
 from silverfold.conf.validate import validated
 from silverfold.connectors.base import Feed
@@ -22,7 +23,6 @@ from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
-
 from tests.matrix.connectors.history import plain
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.sqlitecloud_work import DATABASE, KEYS, KINDS, SCHEMA, Work

@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 import pytest
+
 from silverfold.conf.errors import SourceRefused
 from silverfold.conf.validate import validated
 from silverfold.connectors.base import Feed
@@ -21,7 +22,6 @@ from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, W
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.messages import Op
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
 from silverfold.connectors.sqlitecloud_webhooks.server import DATABASE, KEY, TABLE, Orders, WebhookSource
-
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.world import FEED, HISTORY, HISTORY_LAW, RULES, SWIFT, Expected, Row, World, expect, split
 from tests.matrix.oracle import Rule

@@ -13,7 +13,6 @@ from typing import Any, Self, TypeAlias
 from silverfold.conf.model import Commit, Reconnect
 from silverfold.connectors.base import Connector, Feed
 from silverfold.pipelines.places import Places
-
 from tests.matrix.connectors.space import Choice, Settings
 from tests.matrix.oracle import Rule
 from tests.support.landing import Landed, landed

@@ -8,9 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import silverfold.pipelines.upkeep.rebuild
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
+
+import silverfold.pipelines.upkeep.rebuild
 from silverfold.conf.errors import RebuildNeeded
 from silverfold.pipelines.applying import write
 from silverfold.pipelines.applying.beside import TAKEN_BACK, beside, find_beside
@@ -19,7 +20,6 @@ from silverfold.pipelines.applying.settle import restore
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.upkeep.beginnings import REBUILT
 from silverfold.pipelines.verifying.verify import Verdict
-
 from tests.pipelines.test_passed_over import HISTORY, Tried
 from tests.support.deaths import Died, dying
 from tests.support.kept import Kept, rows_of

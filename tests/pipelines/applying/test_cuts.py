@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
+
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.pipelines.applying.commit_note import NOT_TOLD, CommitNote
 from silverfold.pipelines.applying.cuts import (

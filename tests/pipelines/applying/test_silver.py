@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
+
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.connectors.base import Cut
 from silverfold.connectors.common.arrow_rows import InProcess, InSpark
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.pipelines.applying.silver import SilverTable
 from silverfold.pipelines.upkeep.rebuild import Rebuild
-
 from tests.support.sqlitecloud_feed import SqliteCloudFeed, notified
 from tests.support.telling import Told, change
 from tests.support.told import FEED, ToldConnector

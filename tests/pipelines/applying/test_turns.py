@@ -10,6 +10,7 @@ from itertools import count, pairwise
 from unittest.mock import Mock
 
 import pytest
+
 from silverfold.conf.errors import SilverfoldError, StoreUnavailable
 from silverfold.pipelines.applying.build import Step
 from silverfold.pipelines.applying.turns import LONGEST_WAIT, take_turns

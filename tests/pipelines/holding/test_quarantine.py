@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
+
 from silverfold.connectors.base import Cut
 from silverfold.pipelines.applying.commit_note import CommitNote
 from silverfold.pipelines.applying.cuts import CutRow, app_id, record, restore

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+
 from silverfold.pipelines.holding.quarantine_log import (
     LEFT_OUT,
     PASSED,

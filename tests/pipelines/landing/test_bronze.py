@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-import silverfold.pipelines.landing.writer
 from deltalake import DeltaTable
+
+import silverfold.pipelines.landing.writer
 from silverfold.conf.errors import ConfigError, Fenced, StoreUnavailable
 from silverfold.connectors.base import ControlFrame, Kind
 from silverfold.pipelines.landing.bronze import (

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pytest
 import structlog
 from deltalake import CommitProperties, Transaction, write_deltalake
+from structlog.testing import capture_logs
+
 from silverfold.conf.errors import (
     ConfigError,
     Fenced,
@@ -26,8 +28,6 @@ from silverfold.pipelines.landing.receiving import receive
 from silverfold.pipelines.landing.sink import BronzeSink
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
-from structlog.testing import capture_logs
-
 from tests.support.chance import Highest
 from tests.support.landing import BY_HAND, LOG, ScriptedConnector, feed, landed, marks, update
 

@@ -5,8 +5,10 @@ import threading
 from random import Random
 
 import pytest
-import silverfold.pipelines.landing.sink
 import structlog
+from structlog.testing import capture_logs
+
+import silverfold.pipelines.landing.sink
 from silverfold.conf.errors import Fenced, StoreUnavailable
 from silverfold.conf.model import Commit
 from silverfold.connectors.base import Boundary, Frame, Kind, mark
@@ -14,8 +16,6 @@ from silverfold.pipelines.landing.bronze import last_position
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.store import open_table
-from structlog.testing import capture_logs
-
 from tests.support.landing import AT_ONCE, BY_HAND, LOG, landed, sink_at, update
 from tests.support.waiting import until
 

@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pyarrow as pa
 import pytest
+
 from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Cut
 from silverfold.pipelines.planning.plan import Plan, Planner, State
 from silverfold.pipelines.planning.rules import StreamRules
-
 from tests.support.bronze_rows import BEGAN, bronze
 
 NO_LIMIT = CutLimits()

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
+
 from silverfold.conf.model import Expectation
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenTable
@@ -16,7 +17,6 @@ from silverfold.pipelines.reading.status import read_status
 from silverfold.pipelines.reading.views import register_views
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
-
 from tests.support.building import Built, table
 from tests.support.landed_history import LandedHistory
 from tests.support.telling import Told, change

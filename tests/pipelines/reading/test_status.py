@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import SparkSession
+
 from silverfold.conf.errors import PositionGap
 from silverfold.conf.model import Table
 from silverfold.pipelines.applying.cuts import CutRow, record
@@ -31,7 +32,6 @@ from silverfold.pipelines.reading.status import (
     table_status,
 )
 from silverfold.pipelines.store import count_rows
-
 from tests.support.bronze_rows import BEGAN
 from tests.support.scripted_feed import Snapshots, feed, land
 

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
 from silverfold.conf.errors import QueryFailed
 from silverfold.conf.model import Table
 from silverfold.pipelines.applying.commit_note import CommitNote
@@ -24,7 +25,6 @@ from silverfold.pipelines.applying.cuts import CutRow, record
 from silverfold.pipelines.landing.bronze_table import note_lost
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.reading.time_travel import AsOf, as_of_moment, as_of_position, what_is_lost
-
 from tests.support.bronze_rows import BEGAN
 from tests.support.scripted_feed import Snapshots, feed, land
 

@@ -7,6 +7,7 @@ import pytest
 from chispa import assert_df_equality
 from deltalake import CommitProperties, write_deltalake
 from pyspark.sql import SparkSession
+
 from silverfold.pipelines.applying.commit_note import CommitNote
 from silverfold.pipelines.places import Places, history_of, side_table_of
 from silverfold.pipelines.reading.time_travel import AsOf

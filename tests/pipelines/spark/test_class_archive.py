@@ -9,6 +9,7 @@ from zipfile import ZipFile
 
 import pytest
 from pyspark.sql import SparkSession
+
 from silverfold.pipelines.spark.class_archive import archive_path, making_archive, using_archive
 from silverfold.pipelines.spark.jars import CLASS_PATH, FETCHED, jar_options
 

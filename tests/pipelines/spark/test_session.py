@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+
 from silverfold.conf.errors import SparkUnavailable
 from silverfold.conf.model import Settings
 from silverfold.pipelines.spark.jars import DELTA
@@ -25,7 +26,6 @@ from silverfold.pipelines.spark.session import (
 )
 from silverfold.transforms.changes import at_hand, few_at_hand
 from silverfold.transforms.spark_errors import named_errors
-
 from tests.support.waiting import wait_until
 
 START = textwrap.dedent("""
@@ -275,6 +275,7 @@ def test_workers_run_the_same_python_and_see_the_packages(spark):
         import sys  # noqa: PLC0415 - runs in a worker
 
         import pyarrow as pa  # noqa: PLC0415 - as above
+
         import silverfold.conf.errors  # noqa: PLC0415 - as above
 
         for _ in batches:

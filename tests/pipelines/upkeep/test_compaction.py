@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import silverfold.pipelines.upkeep.retention
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
+
+import silverfold.pipelines.upkeep.retention
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.connectors.base import Boundary, Frame, Kind
 from silverfold.pipelines.landing.batch import Batch

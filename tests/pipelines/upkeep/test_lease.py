@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 import pytest
-import silverfold.pipelines.upkeep.lease
 from obstore.store import MemoryStore
+
+import silverfold.pipelines.upkeep.lease
 from silverfold.conf.errors import Overtaken, SparkUnavailable, StoreUnavailable
 from silverfold.conf.load import load_settings
 from silverfold.pipelines.places import Places, places_of
 from silverfold.pipelines.upkeep.lease import Lease, sole_writer
-
 from tests.support.waiting import wait_until
 
 NAME = "_silverfold/feed/lease/t"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
+
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.upkeep import ledger

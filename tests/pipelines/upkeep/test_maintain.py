@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import silverfold.pipelines.upkeep.maintain
-import silverfold.pipelines.upkeep.retention
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
+
+import silverfold.pipelines.upkeep.maintain
+import silverfold.pipelines.upkeep.retention
 from silverfold.conf.errors import ApplyError, SparkUnavailable
 from silverfold.conf.model import Maintain
 from silverfold.connectors.deephaven.connector import CONNECTOR
@@ -21,7 +22,6 @@ from silverfold.pipelines.landing.bronze_table import retained_from
 from silverfold.pipelines.upkeep.maintain import Done, Maintenance
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
-
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory

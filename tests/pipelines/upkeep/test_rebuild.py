@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
+
 import silverfold.pipelines.upkeep.rebuild
 import silverfold.pipelines.upkeep.swap
-from pyspark.sql import SparkSession
 from silverfold.conf.errors import ApplyError, PositionGap, StoreUnavailable
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.pipelines.applying.beside import Part
@@ -24,7 +25,6 @@ from silverfold.pipelines.spark.session import own_session
 from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from silverfold.pipelines.upkeep.swap import version_of
 from silverfold.pipelines.verifying.verify import TableVerification, Verdict, verify_table
-
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory

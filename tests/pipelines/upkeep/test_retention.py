@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import silverfold.pipelines.upkeep.retention
 from deltalake import DeltaTable, write_deltalake
+
+import silverfold.pipelines.upkeep.retention
 from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Feed, mark
 from silverfold.connectors.deephaven.connector import CONNECTOR
@@ -34,7 +35,6 @@ from silverfold.pipelines.upkeep.retention import (
     remove_doubles,
 )
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
-
 from tests.support.landed_history import LandedHistory
 from tests.support.landing import landed
 from tests.support.written_silver import write_silver

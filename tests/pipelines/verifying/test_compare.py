@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+
 import silverfold.pipelines.verifying.compare
 from silverfold.pipelines.verifying.compare import Cell, Comparison, KeyRange, as_stored, compare
 

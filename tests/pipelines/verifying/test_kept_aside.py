@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-import silverfold.pipelines.upkeep.rebuild
-import silverfold.pipelines.upkeep.swap
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
+
+import silverfold.pipelines.upkeep.rebuild
+import silverfold.pipelines.upkeep.swap
 from silverfold.conf.model import Expectation
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.pipelines.applying import write
@@ -24,7 +25,6 @@ from silverfold.pipelines.store import count_rows
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.verifying.silver_rows import failing_rows, read_side_table, without_reasons
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
-
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
+
 from silverfold.connectors.common.key_span import KeySpan
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.store import open_table

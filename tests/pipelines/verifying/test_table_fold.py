@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from silverfold.connectors.base import ReferenceChange
 from silverfold.pipelines.verifying.table_fold import TableFold
 

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.base import Feed
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
@@ -25,7 +26,6 @@ from silverfold.pipelines.places import Places
 from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from silverfold.pipelines.verifying.reference_history import fold_history
 from silverfold.pipelines.verifying.verify import Difference, TableVerification, Verdict, verify_table
-
 from tests.support.landed_history import LandedHistory
 from tests.support.written_silver import write_silver
 

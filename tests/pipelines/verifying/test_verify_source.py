@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+
 from silverfold.conf.errors import SourceRefused, SourceUnavailable
 from silverfold.conf.model import Reconnect
 from silverfold.connectors.base import Feed
@@ -19,7 +20,6 @@ from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.verifying.verify import Difference, TableVerification, Verdict
 from silverfold.pipelines.verifying.verify_source import verify_against_source
-
 from tests.support.written_silver import write_silver
 
 FEED = "market"

@@ -11,6 +11,7 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+
 from silverfold.conf.errors import SchemaDrift
 from silverfold.pipelines.spark.session import own_session
 from silverfold.transforms.autocdc.apply import apply_changes

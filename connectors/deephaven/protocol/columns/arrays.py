@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.deephaven.protocol.columns.values import Decimals, Fixed, Lists, Mask, Raw, Texts
 from silverfold.connectors.deephaven.protocol.types import ColumnType, Shape

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
+
 from silverfold.conf.errors import InvalidValue, RemoteProtocolError, UnknownTemplate
 from silverfold.connectors.deephaven.protocol.columns.arrays import to_arrow
 from silverfold.connectors.deephaven.protocol.columns.encode import encode_column, encode_removed, rows_per_message

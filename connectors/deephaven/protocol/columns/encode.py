@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from silverfold.conf.errors import LocalProtocolError, SourceRefused
 from silverfold.connectors.deephaven.protocol.columns.rowdata import RowData, row_data
 from silverfold.connectors.deephaven.protocol.layouts import Longs, write_blocks

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
 from silverfold.connectors.deephaven.protocol.groups import OpenMessage
 from silverfold.connectors.deephaven.protocol.layouts import Blocks, Longs
 from silverfold.connectors.deephaven.protocol.roles import Values

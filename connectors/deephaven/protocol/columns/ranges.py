@@ -7,6 +7,7 @@ is checked before anything is allocated. Removed rows stay ranges.
 from __future__ import annotations
 
 import numpy as np
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.deephaven.protocol.groups import OpenMessage
 from silverfold.connectors.deephaven.protocol.layouts import Longs

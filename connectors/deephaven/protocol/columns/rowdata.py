@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
 from silverfold.conf.errors import InvalidValue, SourceRefused
 from silverfold.connectors.deephaven.protocol.layouts import Longs, Number, write_blocks
 from silverfold.connectors.deephaven.protocol.messages import ErrorCode

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.deephaven.protocol.columns.nested import find_nested
 from silverfold.connectors.deephaven.protocol.groups import OpenMessage, Text

@@ -23,6 +23,7 @@ from functools import reduce
 from typing import Any, TypeAlias
 
 import numpy as np
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.deephaven.protocol.types import TYPES, ColumnType
 from silverfold.connectors.deephaven.server.filters.syntax import parse_filter

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.deephaven.server.filters.tree import Constant, TextMethod
 from silverfold.connectors.deephaven.server.tables.cells import Cells

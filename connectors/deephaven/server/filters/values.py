@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any, TypeAlias
 
 import numpy as np
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.deephaven.protocol.types import ColumnType, Shape
 from silverfold.connectors.deephaven.server.filters.times import nanoseconds

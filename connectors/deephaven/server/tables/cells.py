@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.deephaven.protocol.types import ColumnType, Shape
 from silverfold.connectors.deephaven.server.tables.cell_values import CONVERTERS, FLOATS, INTEGERS, elements

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+
 from silverfold.conf.errors import LocalProtocolError
 from silverfold.connectors.deephaven.protocol.types import TYPES, ColumnType
 from silverfold.connectors.deephaven.server.tables.cells import to_arrow, to_python

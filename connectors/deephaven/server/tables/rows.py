@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+
 from silverfold.connectors.deephaven.protocol.types import ColumnType
 from silverfold.connectors.deephaven.server.tables.cells import Cells, size_of
 from silverfold.connectors.deephaven.server.tables.rowkeys import Longs, Mask

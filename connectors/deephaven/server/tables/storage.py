@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import numpy as np
+
 from silverfold.connectors.deephaven.protocol.types import ColumnType, Shape
 from silverfold.connectors.deephaven.server.tables.cells import Cells, dtype_of
 from silverfold.connectors.deephaven.server.tables.rowkeys import NOWHERE, Longs, Mask, RowIndex

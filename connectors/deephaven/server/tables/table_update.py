@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from silverfold.conf.errors import InvalidValue, LocalProtocolError
 from silverfold.connectors.deephaven.protocol.types import ColumnType
 from silverfold.connectors.deephaven.server.tables.cells import Cells, nulls, to_cells

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
 from silverfold.conf.errors import LocalProtocolError
 from silverfold.connectors.deephaven.server.filters.filters import bind_filter
 from silverfold.connectors.deephaven.server.tables.cells import to_python

@@ -34,6 +34,7 @@ from types import NoneType
 from typing import Any, Final
 
 import pyarrow as pa
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.sqlitecloud.options import BlobForm, SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn

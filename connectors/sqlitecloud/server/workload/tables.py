@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 
 import apsw
+
 from silverfold.connectors.sqlitecloud.protocol.statements import quote_identifier as quoted
 
 _COUNTED_AFTER: Final = 20

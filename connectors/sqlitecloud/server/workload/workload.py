@@ -13,6 +13,7 @@ from typing import Final, cast
 
 import apsw
 import structlog
+
 from silverfold.conf.errors import ConfigError
 from silverfold.connectors.sqlitecloud.protocol.statements import quote_identifier as quoted
 from silverfold.connectors.sqlitecloud.server.pubsub.capture import SqliteValue

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
 from silverfold.conf.errors import InvalidValue, TruncatedMessage
 from silverfold.connectors.wire.sbe.codec.blocks import part_end
 from silverfold.connectors.wire.sbe.codec.roles import RoleReader

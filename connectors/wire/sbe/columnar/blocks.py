@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools, Longs, Octets, gather, stride_of
 from silverfold.connectors.wire.sbe.columnar.levels import BlockTable
 from silverfold.connectors.wire.sbe.columnar.state import WalkState

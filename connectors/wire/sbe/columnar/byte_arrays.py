@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from silverfold.connectors.wire.sbe.schema.model import Buffer
 
 Octets: TypeAlias = npt.NDArray[np.uint8]

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+
 from silverfold.connectors.wire.sbe.codec.blocks import field_ends
 from silverfold.connectors.wire.sbe.columnar.blocks import Blocks, block_ends
 from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+
 from silverfold.conf.errors import OversizedMessage, WireError
 from silverfold.connectors.wire.sbe.codec.decode import MessageReader
 from silverfold.connectors.wire.sbe.codec.skip import Skipper

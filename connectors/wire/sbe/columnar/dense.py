@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+
 from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools, Longs, Octets
 from silverfold.connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
 from silverfold.connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan

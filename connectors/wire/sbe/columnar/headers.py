@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
 from silverfold.connectors.wire.sbe.codec.header import ROLES
 from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bodies, Bools, Longs, Octets, gather, stride_of
 from silverfold.connectors.wire.sbe.schema.model import ByteOrder, Presence, Role, Scalar, Schema

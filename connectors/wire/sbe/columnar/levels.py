@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 
 import numpy as np
+
 from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools, Longs
 from silverfold.connectors.wire.sbe.schema.model import Body
 

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.wire.sbe.columnar.blocks import Blocks
 from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools

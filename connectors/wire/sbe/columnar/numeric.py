@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
 from silverfold.connectors.wire.sbe.codec.blocks import wire_null
 from silverfold.connectors.wire.sbe.columnar.blocks import Blocks
 from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from silverfold.connectors.wire.sbe.columnar.byte_arrays import ALL, Bodies, Bools, Longs, Places, where
 
 COLUMN_BYTES_AT_ONCE = 1 << 27

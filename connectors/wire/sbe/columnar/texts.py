@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
 from silverfold.connectors.wire.sbe.columnar.blocks import Blocks
 from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools, Longs, Octets
 from silverfold.connectors.wire.sbe.columnar.numeric import combine, validity

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+
 from silverfold.connectors.wire.sbe.codec.skip import Skipper
 from silverfold.connectors.wire.sbe.codec.values import Fault
 from silverfold.connectors.wire.sbe.columnar.byte_arrays import ALL, CLAMP, Bools, Longs, Places, where

@@ -18,6 +18,7 @@ from xml.sax import SAXException, handler
 
 from defusedxml.common import DefusedXmlException, DTDForbidden
 from defusedxml.sax import make_parser
+
 from silverfold.conf.errors import SchemaError
 from silverfold.conf.files import read_whole
 

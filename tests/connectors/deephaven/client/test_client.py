@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+
 from silverfold.conf.errors import (
     LocalProtocolError,
     RemoteProtocolError,
@@ -25,7 +26,6 @@ from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.deephaven.server.server import TableServer
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
-
 from tests.support.deephaven_columns import encoded
 from tests.support.deephaven_vectors import builtin_roles
 

@@ -11,6 +11,7 @@ from random import Random
 import numpy as np
 import pyarrow as pa
 import pytest
+
 from silverfold.conf.errors import LocalProtocolError, SilverfoldError, SourceUnavailable
 from silverfold.connectors.deephaven.client.client import TableClient
 from silverfold.connectors.deephaven.client.listener import Listener

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from silverfold.connectors.deephaven.decoder.blocks import (
     ADDED,
     ERROR_COLUMN,
@@ -17,7 +18,6 @@ from silverfold.connectors.deephaven.decoder.blocks import (
     Change,
     WideRange,
 )
-
 from tests.support.folding import Frame, Net, added, fold, folded, modified, of_column, removed
 
 TRILLION = 10**12

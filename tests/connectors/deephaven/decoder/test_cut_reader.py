@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+
 from silverfold.conf.errors import UnknownTemplate
 from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.deephaven.decoder import cut_reader
@@ -30,7 +31,6 @@ from silverfold.connectors.deephaven.protocol.messages import ColumnInfo
 from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.wire.sbe.schema.load import with_byte_order
-
 from tests.support.deephaven_vectors import VECTORS, builtin_roles
 from tests.support.landed_history import ranges_of
 

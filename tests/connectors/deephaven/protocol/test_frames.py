@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from silverfold.conf.errors import OversizedMessage, TruncatedMessage
 from silverfold.connectors.deephaven.protocol.frames import FrameCutter, Known, PrefixCounts, frame
 

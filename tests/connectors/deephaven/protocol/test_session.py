@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from silverfold.conf.errors import (
     LocalProtocolError,
 )
@@ -23,7 +24,6 @@ from silverfold.connectors.deephaven.protocol.messages import (
 )
 from silverfold.connectors.deephaven.protocol.session import Session
 from silverfold.connectors.deephaven.protocol.subscriptions import SubscriptionState
-
 from tests.support.deephaven_session import (
     BEGIN,
     BOTH,

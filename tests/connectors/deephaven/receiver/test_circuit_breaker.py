@@ -1,6 +1,5 @@
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.deephaven.receiver.receiver import CircuitBreaker
-
 from tests.support.chance import Clock, Highest
 
 

@@ -4,10 +4,10 @@ import json
 from base64 import b64decode
 
 import pytest
+
 from silverfold.connectors.base import Frame
 from silverfold.connectors.deephaven.options import DeephavenTable
 from silverfold.connectors.deephaven.protocol.control import decode_request
-
 from tests.support.chance import Clock
 from tests.support.deephaven_epoch import TABLES, begun, marks, outline, subscribed
 from tests.support.deephaven_frames import (

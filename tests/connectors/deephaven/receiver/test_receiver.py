@@ -6,12 +6,12 @@ import time
 from random import Random
 
 import pytest
+
 from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable
 from silverfold.conf.model import Reconnect
 from silverfold.connectors.base import Feed, Resume
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from silverfold.connectors.deephaven.receiver.receiver import DeephavenReceiver
-
 from tests.support.chance import Highest
 from tests.support.deephaven_frames import GREETING, begin, end, refusal, response, rows, sent, update
 from tests.support.memory import MemorySink

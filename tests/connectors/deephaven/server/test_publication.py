@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from silverfold.connectors.deephaven.protocol.columns.decode import decode_column, decode_removed
 from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
 from silverfold.connectors.deephaven.protocol.schemas import load_roles

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+
 from silverfold.conf.errors import ConfigError
 from silverfold.connectors.deephaven.server.sources import load_file
 

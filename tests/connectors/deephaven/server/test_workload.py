@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+
 from silverfold.connectors.common.rate import Rate, change_steadily
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.deephaven.server.random_values import random_like

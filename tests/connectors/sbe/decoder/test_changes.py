@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+
 from silverfold.conf.errors import WireError
 from silverfold.connectors.base import ReferenceChange
 from silverfold.connectors.sbe.decoder.changes import ChangeReader
@@ -24,7 +25,6 @@ from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Body, Schema
 from silverfold.pipelines.verifying.compare import same
-
 from tests.support.sbe import HEADER, message_of
 from tests.support.sbe_feed import table
 from tests.support.sbe_messages import messages

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+
 from silverfold.conf.errors import SchemaDrift
 from silverfold.connectors.base import Cut, Feed
 from silverfold.connectors.sbe.decoder.decoder import SbeDecoder
-
 from tests.support.sbe_feed import options, table
 
 

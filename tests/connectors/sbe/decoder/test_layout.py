@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from silverfold.conf.errors import SchemaError
 from silverfold.connectors.sbe.decoder.layout import layout_of
-
 from tests.support.sbe import message_of
 from tests.support.sbe_feed import table
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from silverfold.connectors.sbe.protocol.filepositions import BEGINNING, FilePosition, furthest
 from silverfold.connectors.sbe.protocol.messages import BadBytes, MessageReceived, SequenceGap
 from silverfold.connectors.sbe.protocol.schemas import feed_schema

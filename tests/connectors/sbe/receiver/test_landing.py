@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+
 from silverfold.connectors.sbe.protocol.schemas import feed_schema, read_schema
 from silverfold.connectors.sbe.protocol.session import Session
 from silverfold.connectors.sbe.receiver.changed import what_changed

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+
 from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable
 from silverfold.connectors.base import Resume
 from silverfold.connectors.sbe.server import MarketServer
 from silverfold.connectors.wire.framing.known import FRAMINGS
-
 from tests.support.peers import nobody, serving
 from tests.support.sbe_receiving import SECURITIES, STREAM, TEXT, Sink, epoch, receiver
 from tests.support.waiting import until

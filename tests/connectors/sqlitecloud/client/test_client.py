@@ -5,6 +5,7 @@ import json
 from contextlib import aclosing
 
 import pytest
+
 from silverfold.conf.errors import (
     InvalidValue,
     LocalProtocolError,
@@ -15,7 +16,6 @@ from silverfold.connectors.sqlitecloud.client.decoded import decoded, is_mine
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_array, encode_error, encode_json, encode_rowset
 from silverfold.connectors.sqlitecloud.protocol.landed.payload import Change, ChannelMessage, TableUpdate
 from silverfold.connectors.sqlitecloud.protocol.messages import Column, Rowset, ServerError
-
 from tests.support.certificates import server_of, trusted_file
 from tests.support.scsp_peer import OK, SECRET, TICKET, UUID, Peer
 from tests.support.sqlitecloud_client import CHUNKS_END, chunk, run, saying, take

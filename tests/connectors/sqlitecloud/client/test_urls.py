@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr, ValidationError
+
 from silverfold.connectors.sqlitecloud.client.settings import ApiKey, ConnectionSettings, Password, Tls
 from silverfold.connectors.sqlitecloud.client.urls import parse_connection_string
 from silverfold.connectors.sqlitecloud.protocol.messages import Listen, Statement
@@ -19,7 +20,6 @@ from silverfold.connectors.sqlitecloud.protocol.statements import (
     unlisten_channel,
     unlisten_table,
 )
-
 from tests.support.sqlitecloud_vectors import GOLDEN, names
 
 STRINGS: dict[str, list[dict[str, Any]]] = json.loads((GOLDEN / "connection_strings.json").read_text(encoding="utf-8"))

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from silverfold.connectors.sqlitecloud.decoder.bulk_decode import BulkDecoder
 from silverfold.connectors.sqlitecloud.decoder.change_rows import ChangeRows
 from silverfold.connectors.sqlitecloud.decoder.changes import ChangeReader
@@ -18,7 +19,6 @@ from silverfold.connectors.sqlitecloud.protocol.landed.values import Column, col
 from silverfold.connectors.sqlitecloud.server.pubsub.capture import RowChange, TableChanges
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import table_text as written
-
 from tests.support.sqlitecloud_drawing import NUMBERS, TABLES, notices
 from tests.support.sqlitecloud_notices import described
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from silverfold.conf.errors import WireError
 from silverfold.connectors.sqlitecloud.decoder.changes import ChangeReader
 from silverfold.connectors.sqlitecloud.decoder.channel_messages import MESSAGES
@@ -17,7 +18,6 @@ from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, Sqlite
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
 from silverfold.connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
 from silverfold.pipelines.verifying.table_fold import TableFold
-
 from tests.support.change_model import Change, State, after
 from tests.support.sqlitecloud_notices import control, described, framed, rowset, table_text, vectors
 

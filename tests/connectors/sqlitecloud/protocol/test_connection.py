@@ -6,8 +6,9 @@ from typing import Any
 
 import hypothesis.strategies as st
 import pytest
-import silverfold.conf.errors
 from hypothesis import given
+
+import silverfold.conf.errors
 from silverfold.conf.errors import (
     InvalidValue,
     LocalProtocolError,
@@ -37,7 +38,6 @@ from silverfold.connectors.sqlitecloud.protocol.messages import (
 )
 from silverfold.connectors.sqlitecloud.protocol.statements import listen_channel, listen_table, notify
 from silverfold.connectors.sqlitecloud.protocol.streams import Stream
-
 from tests.support.sqlitecloud_vectors import names, octets, pieces, rows, vectors
 
 TICKET = PubSubTicket("a365efef-cfb7-4672-8ed4-45a489ddb194", "9230b8d8-93dc-4edc-bcaf-cc118fe32d4d")

@@ -7,6 +7,7 @@ import math
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.sqlitecloud.protocol.encode import (
     OK,
@@ -36,7 +37,6 @@ from silverfold.connectors.sqlitecloud.protocol.messages import (
     Statement,
 )
 from silverfold.connectors.sqlitecloud.server.connection import read_statement
-
 from tests.support.sqlitecloud_vectors import cell, message, names, octets, vectors
 from tests.support.tries import half
 

@@ -8,12 +8,12 @@ import tracemalloc
 import hypothesis.strategies as st
 import lz4.block
 import pytest
-import silverfold.conf.errors
 from hypothesis import example, given
+
+import silverfold.conf.errors
 from silverfold.conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, WireError
 from silverfold.connectors.sqlitecloud.protocol.frames import MAX_FRAME_BYTES, FrameCutter, RawFrame, parse
 from silverfold.connectors.sqlitecloud.protocol.messages import Column, Message, RawText, Rowset, Single
-
 from tests.support.sqlitecloud_vectors import message, names, octets, pieces, vectors
 
 FRAMES = vectors("frames")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from silverfold.connectors.sqlitecloud.protocol.commands import Command, Parameters, UnknownCommand, parse_command
 from silverfold.connectors.sqlitecloud.protocol.sql_splitter import first_word, split
 

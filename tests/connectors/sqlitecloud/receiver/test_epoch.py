@@ -4,6 +4,7 @@ import json
 from random import Random
 
 import pytest
+
 from silverfold.conf.errors import WireError
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions
@@ -14,7 +15,6 @@ from silverfold.connectors.sqlitecloud.protocol.messages import Notification
 from silverfold.connectors.sqlitecloud.receiver import deferred_checks
 from silverfold.connectors.sqlitecloud.receiver.deferred_checks import named_table
 from silverfold.connectors.sqlitecloud.receiver.epoch import Epoch
-
 from tests.support.sqlitecloud_receiving import Sink
 
 FOO = Description("foo", (TableColumn("id", "INTEGER", pk=1), TableColumn("a", "TEXT")), ("id",))

@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
+
 from silverfold.connectors.base import Kind
 from silverfold.connectors.sqlitecloud.options import SqliteCloudTable
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
-
 from tests.support.sqlitecloud_receiving import database, receiving, stored
 
 WHOLE = ["fence low", "control", "snapshot begin, begin", "snapshot, inside", "fence high", "snapshot complete, end"]

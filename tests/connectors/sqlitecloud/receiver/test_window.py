@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
+
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
 from silverfold.connectors.sqlitecloud.protocol.landed.payload import TableUpdate, read_notification
 from silverfold.connectors.sqlitecloud.receiver.window import SnapshotWindow
-
 from tests.support.sqlitecloud_notices import described, table_text, vectors
 
 CAPTURES = [pytest.param(vector, id=vector["id"]) for vector in vectors("captures")]

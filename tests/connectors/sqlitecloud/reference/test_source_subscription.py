@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import apsw
 import pytest
+
 from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
 from silverfold.connectors.base import Feed
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
@@ -11,7 +12,6 @@ from silverfold.connectors.sqlitecloud.reference.source_subscription import Sqli
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 from silverfold.pipelines.verifying.table_fold import TableFold
-
 from tests.support.sqlitecloud_peer import Peer
 from tests.support.sqlitecloud_receiving import JOINED, database, url
 from tests.support.waiting import tries

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import apsw
 import pytest
+
 from silverfold.connectors.sqlitecloud.protocol.messages import Command, JsonText, Rowset, ServerError
 from silverfold.connectors.sqlitecloud.server.options import ServerOptions
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 from silverfold.connectors.sqlitecloud.server.state import Credentials
-
 from tests.connectors.sqlitecloud.conftest import Serve
 from tests.support.sqlitecloud_peer import Peer
 from tests.support.waiting import wait_until

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
+
 from silverfold.connectors.sqlitecloud.server.database import Database
 from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode, TableChanges
 from silverfold.connectors.sqlitecloud.server.transactions import Transactions

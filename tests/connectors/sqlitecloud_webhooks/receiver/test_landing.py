@@ -7,12 +7,12 @@ import json
 from typing import Any
 
 import pytest
+
 from silverfold.connectors.base import Frame
 from silverfold.connectors.sqlitecloud_webhooks.protocol.gate import NOT_LANDED, TOO_LARGE, Gate, Head, Refusal
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.columns import MOST_COLUMNS
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
 from silverfold.connectors.sqlitecloud_webhooks.receiver.landing import MOST_STREAMS, Landing
-
 from tests.support.webhooks import STREAM, vectors, webhook
 
 ALBUM = webhook("insert", AlbumId=1, Title="a")

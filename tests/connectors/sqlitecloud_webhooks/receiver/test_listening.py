@@ -9,9 +9,9 @@ from typing import Any
 
 import aiohttp
 import pytest
-from silverfold.connectors.sqlitecloud_webhooks.receiver import listening
 from structlog.testing import capture_logs
 
+from silverfold.connectors.sqlitecloud_webhooks.receiver import listening
 from tests.connectors.sqlitecloud_webhooks.receiver.test_receiver import ALBUM, posted, receiving
 from tests.support.memory import MemorySink
 from tests.support.waiting import tries

@@ -14,6 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 import trustme
+
 from silverfold.conf.errors import ConfigError, Fenced, SourceUnavailable, StoreUnavailable
 from silverfold.connectors.base import Resume
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
@@ -21,7 +22,6 @@ from silverfold.connectors.sqlitecloud_webhooks.receiver.receiver import READ_AT
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.store import open_table
-
 from tests.support.landing import AT_ONCE, BY_HAND, landed, marks, sink_at
 from tests.support.memory import MemorySink
 from tests.support.waiting import tries, until

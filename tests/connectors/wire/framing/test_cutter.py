@@ -11,6 +11,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+
 from silverfold.conf.errors import OversizedMessage, TruncatedMessage, WireError
 from silverfold.connectors.deephaven.protocol.frames import FrameCutter as DeephavenCutter
 from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
@@ -21,7 +22,6 @@ from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.framed import cutter_for, measure
 from silverfold.connectors.wire.sbe.schema.load import load_schema, with_byte_order
 from silverfold.connectors.wire.sbe.schema.model import Buffer
-
 from tests.support.sbe import message_of
 
 GOLDEN = Path(__file__).parents[3] / "golden"

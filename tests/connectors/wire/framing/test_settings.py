@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pydantic import TypeAdapter, ValidationError
+
 from silverfold.connectors.wire.framing.cutter import FrameCutter, frames_of
 from silverfold.connectors.wire.framing.known import FRAMINGS
 from silverfold.connectors.wire.framing.settings import EncodingType, FixedHeader, Framing, Mark, Number

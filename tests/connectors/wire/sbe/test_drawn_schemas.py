@@ -5,13 +5,13 @@ from __future__ import annotations
 import hypothesis.strategies as st
 import pytest
 from hypothesis import assume, given
+
 from silverfold.conf.errors import WireError
 from silverfold.connectors.wire.sbe.codec.decode import Decoded, decode
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema
 from silverfold.connectors.wire.sbe.schema.text import TextMode
-
 from tests.support.sbe_drawing import Kind
 from tests.support.sbe_messages import comparable, messages
 from tests.support.sbe_schemas import schemas

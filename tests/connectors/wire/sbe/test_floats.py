@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.codec.value_checks import review_values
-
 from tests.support.sbe import frame, message_of
 
 LIMITED = message_of(

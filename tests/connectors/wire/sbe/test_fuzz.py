@@ -9,12 +9,12 @@ from pathlib import Path
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
+
 from silverfold.conf.errors import WireError
 from silverfold.connectors.wire.sbe.codec.decode import Decoded, decode
 from silverfold.connectors.wire.sbe.codec.value_checks import review_values
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema
-
 from tests.support.sbe import message_of
 
 SBE = Path(__file__).parents[3] / "golden" / "sbe"

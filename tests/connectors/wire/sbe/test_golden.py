@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from silverfold.conf.errors import UnknownTemplate, WireError
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema
-
 from tests.support.sbe import from_json_form, json_form
 
 GOLDEN = Path(__file__).parents[3] / "golden"

@@ -9,13 +9,13 @@ from typing import Any
 
 import hypothesis.strategies as st
 from hypothesis import example, given
+
 from silverfold.conf.errors import SchemaError, WireError
 from silverfold.connectors.wire.sbe.codec.decode import Decoded, decode
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.codec.values import SetValue
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema
-
 from tests.support.sbe import frame, message_of
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "sbe"

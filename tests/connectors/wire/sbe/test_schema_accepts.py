@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from silverfold.conf.errors import SchemaError
 from silverfold.connectors.wire.sbe.schema.document import MAX_INCLUDES
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-
 from tests.support.sbe import HEADER, message_of
 
 PRIMITIVES = ["char", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float", "double"]

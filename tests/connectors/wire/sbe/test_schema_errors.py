@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+
 from silverfold.conf.errors import SchemaError
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-
 from tests.support.sbe import HEADER
 
 MARK = "<!--x-->"

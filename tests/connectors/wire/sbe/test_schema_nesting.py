@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
+
 from silverfold.conf.errors import SchemaError
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-
 from tests.support.sbe import HEADER
 
 

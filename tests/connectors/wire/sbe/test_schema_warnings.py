@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
 from silverfold.conf.errors import SchemaError
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema
-
 from tests.support.sbe import HEADER, message_of, schema_of
 
 PARTS = '<field name="f" id="1" type="int8"/>'

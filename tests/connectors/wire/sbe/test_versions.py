@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
 from silverfold.conf.errors import InvalidValue, TruncatedMessage
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.schema.model import Schema
-
 from tests.support.sbe import HEADER, frame, message_of, schema_of
 
 

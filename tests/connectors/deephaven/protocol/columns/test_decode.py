@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from silverfold.conf.errors import InvalidValue, RemoteProtocolError, TruncatedMessage, UnknownTemplate
 from silverfold.connectors.deephaven.protocol.binding import bind
 from silverfold.connectors.deephaven.protocol.columns.decode import (
@@ -25,7 +26,6 @@ from silverfold.connectors.deephaven.protocol.schemas import load_roles
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.wire.sbe.schema.load import load_schema, with_byte_order
 from silverfold.connectors.wire.sbe.schema.model import ByteOrder
-
 from tests.support.deephaven_columns import CASES, encoded, readable, written
 from tests.support.deephaven_vectors import VECTORS, builtin_roles, other_roles
 

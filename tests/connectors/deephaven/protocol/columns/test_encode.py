@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from silverfold.conf.errors import InvalidValue, LocalProtocolError, SourceRefused
 from silverfold.connectors.deephaven.protocol.columns.decode import (
     decode_column,
@@ -19,7 +20,6 @@ from silverfold.connectors.deephaven.protocol.columns.decode import (
 )
 from silverfold.connectors.deephaven.protocol.messages import ErrorCode
 from silverfold.connectors.deephaven.protocol.types import TYPES
-
 from tests.support.deephaven_columns import encoded, pairs
 from tests.support.deephaven_vectors import builtin_roles, other_roles
 

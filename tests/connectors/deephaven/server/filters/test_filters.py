@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.deephaven.server.filters.filters import bind_filter
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from silverfold.conf.errors import InvalidValue, LocalProtocolError
 from silverfold.connectors.deephaven.server.tables.cells import to_python
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 from silverfold.connectors.deephaven.server.tables.rows import Delta, Rows
 from silverfold.connectors.deephaven.server.tables.table_update import TableUpdate
-
 from tests.support.waiting import wait_until
 
 ALL_TYPES = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+
 from silverfold.connectors.deephaven.server.tables.rowkeys import Longs, RowIndex, ranges
 
 

@@ -7,12 +7,12 @@ from random import Random
 from typing import Any
 
 import pytest
+
 from silverfold.conf.errors import InvalidValue, LocalProtocolError
 from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
 from silverfold.connectors.deephaven.server.server import TableServer
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 from silverfold.connectors.deephaven.server.tables.views import last_by, where
-
 from tests.support.deephaven_peer import Peer
 
 COLUMNS = {"Sym": "String", "Size": "Int", "Price": "Double", "Tags": "StringArray"}

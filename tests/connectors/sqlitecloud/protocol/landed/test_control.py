@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.sqlitecloud.protocol.landed.control import (
     MAX_BYTES,

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from silverfold.conf.errors import WireError
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
@@ -20,7 +21,6 @@ from silverfold.connectors.sqlitecloud.receiver.window import SnapshotWindow
 from silverfold.connectors.sqlitecloud.server.pubsub.capture import RowChange, TableChanges
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import table_text as written
-
 from tests.support.sqlitecloud_drawing import FOO, TABLES, notices
 from tests.support.sqlitecloud_notices import vectors
 

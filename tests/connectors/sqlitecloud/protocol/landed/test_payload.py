@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.sqlitecloud.protocol.landed.payload import (
     Change,
@@ -19,7 +20,6 @@ from silverfold.connectors.sqlitecloud.protocol.landed.payload import (
     parse_stream,
     read_notification,
 )
-
 from tests.support.sqlitecloud_notices import table_text, vectors
 
 PAYLOADS = vectors("payloads")

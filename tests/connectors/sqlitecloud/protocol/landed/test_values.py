@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.sqlitecloud.decoder.changes import ChangeReader
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
@@ -19,7 +20,6 @@ from silverfold.connectors.sqlitecloud.protocol.landed.values import Column, col
 from silverfold.connectors.sqlitecloud.protocol.messages import RawText
 from silverfold.connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
 from silverfold.connectors.sqlitecloud.reference.values import Number, cell_value, column_type, sent_value
-
 from tests.support.sqlitecloud_notices import control, described, framed, rowset, table_text
 
 LARGEST = 2**63 - 1

@@ -9,6 +9,7 @@ from typing import Any
 
 import apsw
 import pytest
+
 from silverfold.connectors.sqlitecloud.server.pubsub.capture import (
     Capture,
     CaptureMode,

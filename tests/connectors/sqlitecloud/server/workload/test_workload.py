@@ -8,11 +8,11 @@ from pathlib import Path
 
 import apsw
 import pytest
+
 from silverfold.conf.errors import ConfigError
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 from silverfold.connectors.sqlitecloud.server.workload.workload import Workload
-
 from tests.support.sqlitecloud_peer import Peer
 
 SCHEMA = """

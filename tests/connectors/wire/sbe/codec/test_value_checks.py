@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.value_checks import review_values
-
 from tests.support.sbe import frame, message_of, schema_of
 
 TYPES = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.columnar.decode import decode_columns
-
 from tests.support.sbe import assert_reads_and_writes, frame, message_of
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given
+
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-
 from tests.support.sbe import frame, message_of
 from tests.support.sbe_columns import assert_columns_as_single
 from tests.support.sbe_messages import messages

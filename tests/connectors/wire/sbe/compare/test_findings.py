@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+
 from silverfold.connectors.wire.sbe.compare.findings import Comparison, Direction, Finding, Kind, Severity
 from silverfold.connectors.wire.sbe.compare.schemas import compare
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-
 from tests.support.sbe_evolution import GOLDEN, Edits, cases, edited
 
 CASES = {case.name: case for case in cases()}

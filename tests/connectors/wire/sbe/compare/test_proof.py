@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from silverfold.connectors.wire.sbe.compare.findings import Comparison, Direction, Kind, Profile, Severity
 from silverfold.connectors.wire.sbe.compare.schemas import compare
-
 from tests.support.sbe_evolution import Case, cases
 from tests.support.sbe_proof import Proof, prove
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 from hypothesis import assume, given, reject
+
 from silverfold.conf.errors import InvalidValue, SchemaError
 from silverfold.connectors.wire.sbe.compare.findings import Direction, Profile
 from silverfold.connectors.wire.sbe.compare.schemas import compare
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema
-
 from tests.support.sbe_edits import edit
 from tests.support.sbe_evolution import GOLDEN, counted
 from tests.support.sbe_proof import Proof, prove

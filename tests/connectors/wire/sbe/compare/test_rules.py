@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from silverfold.connectors.wire.sbe.compare.findings import Severity
 from silverfold.connectors.wire.sbe.compare.rules import RULES
 from silverfold.connectors.wire.sbe.compare.schemas import compare
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-
 from tests.support.sbe_evolution import cases, edited
 
 pytestmark = pytest.mark.xdist_group("pairs of SBE schemas")  # loaded once for all that look at them
