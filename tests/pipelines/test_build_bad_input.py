@@ -71,6 +71,7 @@ FAULTS = {
 HEADINGS = {
     "reserved": ({"Sym": "String", "_row_key": "Long"}, "SCHEMA_DRIFT", "_row_key, which is a name of ours"),
     "of Delta's": ({"Sym": "String", "_Metadata": "Long"}, "SCHEMA_DRIFT", "_metadata, which is a name of Delta's"),
+    "nul": ({"Sym": "String", "a\0b": "Long"}, "SCHEMA_DRIFT", "'a\\x00b', and delta-rs reads no name with a NUL"),
     "twice": ({"Sym": "String", "SYM": "String"}, "SCHEMA_DRIFT", "columns 'Sym' and 'SYM' have one name for Delta"),
     "lacking": ({"Sym": "String", "Odd": "Int"}, "UNKNOWN_TEMPLATE", "column Odd is sent as template 999"),
 }

@@ -21,6 +21,8 @@ from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode,
 
 _ENDS: Final = frozenset({"COMMIT", "END", "RELEASE"})
 _CONTROLS: Final = _ENDS | {"BEGIN", "SAVEPOINT", "ROLLBACK"}
+_STATEMENT: Final = '"a statement of silverfold"'
+"""Savepoint around each write."""
 _IS_TABLE: Final = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ? COLLATE NOCASE"
 _NEVER_WITHIN: Final = frozenset({"PRAGMA", "VACUUM", "ATTACH", "DETACH"})
 """SQLite refuses some of them inside a transaction, and none changes a row."""
@@ -165,14 +167,23 @@ class Transactions:
         return returned
 
     def _step(self, statement: str, parameters: Sequence[Value]) -> list[tuple[Value, ...]]:
+        """Run a statement inside the transaction. It leaves nothing behind if it fails, not even with OR FAIL.
+
+        SQLite does not report which of a failed statement's changes it keeps, and the hook's have to be the database's.
+        """
         savepoint = self._capture.savepoint()
+        self.connection.execute(f"SAVEPOINT {_STATEMENT}")
         try:
             returned = self.connection.execute(statement, parameters).fetchall()
         except BaseException:
             self._capture.rollback_to(savepoint)
-            if not self.connection.in_transaction:  # ON CONFLICT ROLLBACK
+            if self.connection.in_transaction:
+                self.connection.execute(f"ROLLBACK TO {_STATEMENT}")
+                self.connection.execute(f"RELEASE {_STATEMENT}")
+            else:  # ON CONFLICT ROLLBACK
                 self._end()
             raise
+        self.connection.execute(f"RELEASE {_STATEMENT}")
         self._capture.statement_done()
         return returned
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
+import pytest
 
 from silverfold.connectors.sqlitecloud.server.database import Database
 from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode, TableChanges
@@ -48,3 +49,24 @@ def test_a_file_that_another_program_holds_stays_a_valid_database(file: Path) ->
     assert connection.execute("SELECT id FROM foo").fetchall() == [(1,)]
     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     connection.close()
+
+
+@pytest.mark.parametrize("mode", CaptureMode)
+@pytest.mark.parametrize("in_transaction", [True, False])
+def test_a_statement_that_fails_leaves_nothing_behind_to_be_reported(
+    file: Path, mode: CaptureMode, in_transaction: bool
+) -> None:
+    published: list[Sequence[TableChanges]] = []
+    with Database(file) as database:
+        session = Transactions(database, mode, published.append)
+        statements = ["INSERT INTO foo(id) VALUES(7)", "INSERT OR FAIL INTO foo(id) VALUES(1), (2), (1)"]
+        for statement in ["BEGIN", *statements, "COMMIT"] if in_transaction else statements:
+            try:
+                session.run(statement, lambda _count: ())
+            except apsw.ConstraintError:
+                assert "FAIL" in statement
+        rows = session.connection.execute("SELECT id FROM foo").fetchall()
+        session.close()
+
+    changes = [change for each in published for table in each for change in table.changes]
+    assert (rows, [change.values["id"] for change in changes]) == ([(7,)], [7])
