@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-PACKAGES = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+HOME = ROOT / ".src" / "silverfold"
+PACKAGES = sorted(entry.name for entry in HOME.iterdir() if entry.is_symlink())
 
 pytestmark = pytest.mark.house
 
@@ -25,26 +27,33 @@ def test_the_source_keeps_the_rules(command):
 
 
 def test_the_wheel_ships_every_file_of_the_packages_and_nothing_else(tmp_path):
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    (wheel,) = tmp_path.glob("*.whl")
-    shipped = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    def built(kind: str, source: Path, folder: Path) -> Path:
+        command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", folder]
+        subprocess.run(command, cwd=source, check=True, capture_output=True)
+        (file,) = folder.iterdir()
+        return file
+
+    with tarfile.open(built("sdist", ROOT, tmp_path / "sdist")) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (unpacked,) = (path for path in tmp_path.iterdir() if path.name.startswith("silverfold-"))
+    shipped = shipped_by(built("wheel", ROOT, tmp_path / "wheel"))
+    assert shipped_by(built("wheel", unpacked, tmp_path / "again")) == shipped
     in_source = {
-        str(file.relative_to(ROOT))
+        f"silverfold/{file.relative_to(ROOT)}"
         for package in PACKAGES
         for file in (ROOT / package).rglob("*")
         if file.is_file() and "__pycache__" not in file.parts
     }
-    assert shipped == in_source
-    assert {f"{package}/py.typed" for package in PACKAGES} <= shipped
-    assert {"conf/base.toml", "conf/local.toml", "conf/databricks.toml", "conf/README.md"} <= shipped
-    assert {"connectors/deephaven/schema.xml", "connectors/deephaven/PROTOCOL.md"} <= shipped
-    assert {"connectors/sbe/market.xml", "connectors/sbe/PROTOCOL.md"} <= shipped
-    assert "connectors/sqlitecloud/PROTOCOL.md" in shipped
+    assert shipped == in_source | {"silverfold/__init__.py", "silverfold/py.typed"}
+    files = {name.removeprefix("silverfold/") for name in shipped}
+    assert {"conf/base.toml", "conf/local.toml", "conf/databricks.toml", "conf/README.md"} <= files
+    assert {"connectors/deephaven/schema.xml", "connectors/deephaven/PROTOCOL.md"} <= files
+    assert {"connectors/sbe/market.xml", "connectors/sbe/PROTOCOL.md"} <= files
+    assert "connectors/sqlitecloud/PROTOCOL.md" in files
+
+
+def shipped_by(wheel: Path) -> set[str]:
+    return {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
 
 def test_ci_runs_the_readmes_test_command():

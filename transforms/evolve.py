@@ -69,7 +69,8 @@ def check_names(row: T.StructType, *, reserved: Collection[str], keys: Collectio
         raise SchemaDrift(f"the source has a column {taken[0]}, which is a name of {owner}", table=table)
     unreadable = [name for name in row.names if "\0" in name]
     if unreadable:  # Arrow's C data interface ends names there: delta-rs could not open the table any more
-        raise SchemaDrift(f"the source has a column {unreadable[0]!r}, and delta-rs reads no name with a NUL", table=table)
+        detail = f"the source has a column {unreadable[0]!r}, and delta-rs reads no name with a NUL"
+        raise SchemaDrift(detail, table=table)
     twice = [name for name, count in Counter(folded(name) for name in row.names).items() if count > 1]
     if twice:
         alike = " and ".join(repr(name) for name in row.names if folded(name) == twice[0])

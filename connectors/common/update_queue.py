@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from silverfold.conf.errors import SilverfoldError
-from silverfold.connectors.base import ReferenceUpdate
+from silverfold.connectors.verification import ReferenceUpdate
 
 
 class UpdateQueue:
@@ -31,7 +31,7 @@ class UpdateQueue:
             self._condition.notify_all()
 
     def take(self, seconds: float) -> Sequence[ReferenceUpdate]:
-        """Return the updates put since the last call; see `connectors.base.SourceSubscription.take`.
+        """Return the updates put since the last call; see `connectors.verification.SourceSubscription.take`.
 
         Raises:
             SilverfoldError: The error passed to `end`, once all updates are taken.

@@ -13,20 +13,12 @@ from pydantic import BaseModel
 
 from silverfold.conf.errors import SchemaError
 from silverfold.conf.model import Table
-from silverfold.connectors.base import (
-    Connector,
-    Decoder,
-    Feed,
-    Problem,
-    Receiver,
-    ReferenceReader,
-    SourceSubscription,
-    TableKind,
-)
+from silverfold.connectors.base import Connector, Decoder, Feed, Problem, Receiver, TableKind
 from silverfold.connectors.common.transport import address_problems, parse_address
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
 from silverfold.connectors.deephaven.protocol.schemas import BUILTIN, load_roles
+from silverfold.connectors.verification import ReferenceReader, SourceSubscription
 
 if TYPE_CHECKING:
     from silverfold.connectors.deephaven.reference import ReferenceValues

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from silverfold.conf.errors import InvalidValue, SilverfoldError, SourceRefused, UnknownTemplate
-from silverfold.connectors.base import ControlFrame, Feed, ReferenceChange, ReferenceUpdate
+from silverfold.connectors.base import ControlFrame, Feed
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 from silverfold.connectors.common.transport import parse_address
 from silverfold.connectors.common.update_queue import UpdateQueue
@@ -34,6 +34,7 @@ from silverfold.connectors.deephaven.protocol.messages import ColumnInfo, Subscr
 from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.protocol.schemas import load_roles
 from silverfold.connectors.deephaven.protocol.types import Shape
+from silverfold.connectors.verification import ReferenceChange, ReferenceUpdate
 
 KEYS: Final = ("_row_key",)
 """Deephaven identifies a row by its 64-bit row key."""
@@ -107,7 +108,7 @@ class UpdateRows:
 
 @dataclass
 class DeephavenReferenceReader:
-    """A `connectors.base.ReferenceReader` of one stream.
+    """A `connectors.verification.ReferenceReader` of one stream.
 
     Args:
         roles: Roles of the feed's schema, in its own byte order.
@@ -135,7 +136,7 @@ class DeephavenReferenceReader:
     def changes(
         self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
     ) -> Iterable[ReferenceChange]:
-        """Return one update's changes; see `connectors.base.ReferenceReader.changes`."""
+        """Return one update's changes; see `connectors.verification.ReferenceReader.changes`."""
         rows = UpdateRows()
         for position, body in frames:
             self._read(rows, epoch, position, body, within)
@@ -189,7 +190,7 @@ _SUBSCRIPTION = 1
 
 
 class DeephavenSourceSubscription(Listener):
-    """A `connectors.base.SourceSubscription`: a client of one subscription. Connects on entering its ``with`` block.
+    """A `SourceSubscription`: a client of one subscription. Connects on entering its ``with`` block.
 
     Subscribes to the table with its columns and filter, and always to a snapshot with updates, whatever its mode.
     """
@@ -229,7 +230,7 @@ class DeephavenSourceSubscription(Listener):
         self._client.close()
 
     def take(self, seconds: float) -> Sequence[ReferenceUpdate]:
-        """Return the complete updates since the last call; see `connectors.base.SourceSubscription.take`."""
+        """Return the complete updates since the last call; see `connectors.verification.SourceSubscription.take`."""
         return self._updates.take(seconds)
 
     def on_subscribe_response(self, subscription_id: int, columns: Mapping[int, ColumnInfo]) -> None:

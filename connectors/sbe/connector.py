@@ -11,17 +11,7 @@ from pydantic import BaseModel
 
 from silverfold.conf.errors import SchemaError, SourceRefused
 from silverfold.conf.model import Table
-from silverfold.connectors.base import (
-    Connector,
-    Decoder,
-    Feed,
-    Problem,
-    Receiver,
-    ReferenceReader,
-    SourceChange,
-    SourceSubscription,
-    TableKind,
-)
+from silverfold.connectors.base import Connector, Decoder, Feed, Problem, Receiver, SourceChange, TableKind
 from silverfold.connectors.common.transport import address_problems
 from silverfold.connectors.sbe.address import FILE, parse_place
 from silverfold.connectors.sbe.decoder.checks import problems_of
@@ -29,6 +19,7 @@ from silverfold.connectors.sbe.decoder.layout import layout_of
 from silverfold.connectors.sbe.options import SbeOptions, SbeTable
 from silverfold.connectors.sbe.protocol.schemas import BUILTIN, feed_schema, read_schema, stream_of, template_of
 from silverfold.connectors.sbe.receiver.changed import source_change
+from silverfold.connectors.verification import ReferenceReader, SourceSubscription
 from silverfold.connectors.wire.sbe.schema.model import Schema
 
 

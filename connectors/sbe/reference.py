@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from silverfold.conf.errors import InvalidValue
 from silverfold.conf.names import folded
-from silverfold.connectors.base import ControlFrame, ReferenceChange
+from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 from silverfold.connectors.sbe.options import SENT, SbeTable
 from silverfold.connectors.sbe.protocol.operations import (
@@ -29,6 +29,7 @@ from silverfold.connectors.sbe.protocol.operations import (
     unlisted,
     unnamed,
 )
+from silverfold.connectors.verification import ReferenceChange
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.schema.model import (
     Array,
@@ -172,7 +173,7 @@ class _Column(NamedTuple):
 
 @dataclass
 class SbeReferenceReader:
-    """A `connectors.base.ReferenceReader` of one template's stream."""
+    """A `connectors.verification.ReferenceReader` of one template's stream."""
 
     schema: Schema
     message: Message
@@ -198,7 +199,7 @@ class SbeReferenceReader:
     def changes(
         self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
     ) -> Iterable[ReferenceChange]:
-        """Return the changes of one message; see `connectors.base.ReferenceReader.changes`."""
+        """Return the changes of one message; see `connectors.verification.ReferenceReader.changes`."""
         return (change for position, body in frames for change in self._of_message(position, body))
 
     def _of_message(self, position: int, body: bytes) -> Iterator[ReferenceChange]:

@@ -13,18 +13,10 @@ from typing import Literal
 from pydantic import BaseModel
 
 from silverfold.conf.model import Table
-from silverfold.connectors.base import (
-    Connector,
-    Decoder,
-    Feed,
-    Problem,
-    Receiver,
-    ReferenceReader,
-    SourceSubscription,
-    TableKind,
-)
+from silverfold.connectors.base import Connector, Decoder, Feed, Problem, Receiver, TableKind
 from silverfold.connectors.sqlitecloud.client.address import address_problems
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.verification import ReferenceReader, SourceSubscription
 
 
 @dataclass(frozen=True)

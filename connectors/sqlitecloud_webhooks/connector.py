@@ -11,19 +11,11 @@ from pydantic import BaseModel
 
 from silverfold.conf.errors import SourceRefused
 from silverfold.conf.model import Table
-from silverfold.connectors.base import (
-    Connector,
-    Decoder,
-    Feed,
-    Problem,
-    Receiver,
-    ReferenceReader,
-    SourceSubscription,
-    TableKind,
-)
+from silverfold.connectors.base import Connector, Decoder, Feed, Problem, Receiver, TableKind
 from silverfold.connectors.common.transport import Address, address_problems
 from silverfold.connectors.sqlitecloud_webhooks.address import listening_address, table_at_source
 from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+from silverfold.connectors.verification import ReferenceReader, SourceSubscription
 
 
 @dataclass(frozen=True)

@@ -12,15 +12,16 @@ from typing import Any, NoReturn
 
 from silverfold.conf.errors import InvalidValue
 from silverfold.conf.names import folded
-from silverfold.connectors.base import ControlFrame, ReferenceChange
+from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 from silverfold.connectors.sqlitecloud.reference.values import Number, Pairs, check_key, sent_value
 from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+from silverfold.connectors.verification import ReferenceChange
 
 
 @dataclass
 class WebhookReferenceReader:
-    """A `connectors.base.ReferenceReader` of one table's stream."""
+    """A `connectors.verification.ReferenceReader` of one table's stream."""
 
     stream: str
     table: WebhookTable
@@ -53,7 +54,7 @@ class WebhookReferenceReader:
     def changes(
         self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
     ) -> Iterable[ReferenceChange]:
-        """Return the changes of one webhook; see `connectors.base.ReferenceReader.changes`."""
+        """Return the changes of one webhook; see `connectors.verification.ReferenceReader.changes`."""
         return (change for position, body in frames for change in self._webhook_changes(position, _parse(body)))
 
     def _webhook_changes(self, position: int, members: dict[str, Any]) -> Iterator[ReferenceChange]:

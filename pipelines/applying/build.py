@@ -394,8 +394,5 @@ class FeedBuild:
 
 def _with_skipped_frames(statistics: CutStatistics, cut: Cut) -> CutStatistics:
     """Add the number of left-out frames to the counters of a cut."""
-    return (
-        statistics._replace(counters={**statistics.counters, _SKIPPED_FRAMES: len(cut.left_out)})
-        if cut.left_out
-        else statistics
-    )
+    skipped = {_SKIPPED_FRAMES: len(cut.left_out)} if cut.left_out else {}
+    return statistics._replace(counters={**statistics.counters, **skipped})

@@ -10,13 +10,11 @@ which the commit records. Then the second of two such commits fails or does noth
 
 Companion tables (`pipelines.applying.beside`) are rebuilt too, and swapped in first, each in a commit of its own. The
 silver commit decides for all: it records which of their versions count. If a rebuild dies before it, nothing of it
-counts, and the next build undoes its writes.
+counts, and the next build undoes its writes; the old table is unchanged, and a later rebuild removes the files once
+they are a day old. Two concurrent rebuilds do not share a place, and one swaps after the other.
 
 Parts of a history that bronze no longer has cannot be rebuilt. Where frames were dropped, a table with an existing
 history is therefore not rebuilt. If the history was removed by hand, it restarts with the first complete snapshot left.
-
-A rebuild that dies leaves the old table unchanged. A later one removes its files once they are a day old. Two
-concurrent rebuilds do not share a place, and one swaps after the other.
 """
 
 from __future__ import annotations
@@ -68,8 +66,7 @@ _ATTEMPTS = 5
 _UNUSED = timedelta(days=1)
 """A rebuild that wrote nothing for so long is considered dead."""
 
-_OUTGROWN = (SchemaDrift.error_class, RebuildNeeded.error_class)
-"""Errors that hold a table for good because its columns or keys differ from the source's."""
+_OUTGROWN = (SchemaDrift.error_class, RebuildNeeded.error_class)  # hold a table for good: other columns or keys
 
 
 class Rebuilt(NamedTuple):
@@ -398,6 +395,6 @@ class Rebuild:
 def _copy_skips(source: Places, target: Places, feed: str, table: str) -> None:
     """Copy left-out frames from one table's quarantine to the other's."""
     known = {each.position for each in quarantined(target, feed, table) if each.is_left_out}
-    for each in quarantined(source, feed, table):
-        if each.is_left_out and each.position not in known:
+    for each in (each for each in quarantined(source, feed, table) if each.is_left_out):
+        if each.position not in known:
             skip(target, feed, table, each, now=each.resolved_at or each.found_at)

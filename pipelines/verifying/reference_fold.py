@@ -22,8 +22,9 @@ import pyarrow as pa
 
 from silverfold.conf.model import Table
 from silverfold.conf.names import folded
-from silverfold.connectors.base import Connector, ControlFrame, Feed, Kind, ReferenceChange, ReferenceReader, TableKind
+from silverfold.connectors.base import Connector, ControlFrame, Feed, Kind, TableKind
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
+from silverfold.connectors.verification import ReferenceChange, ReferenceReader
 from silverfold.pipelines.landing.bronze import read_frames
 from silverfold.pipelines.landing.losses import Losses
 from silverfold.pipelines.places import Place

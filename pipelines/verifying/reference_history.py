@@ -30,8 +30,9 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from silverfold.conf.errors import ProtocolError, WireError
-from silverfold.connectors.base import Connector, ReferenceChange
+from silverfold.connectors.base import Connector
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan
+from silverfold.connectors.verification import ReferenceChange
 from silverfold.pipelines.verifying.compare import same
 from silverfold.pipelines.verifying.landed_updates import LandedUpdate, in_order_of_effect
 from silverfold.pipelines.verifying.reference_fold import Expected, LandedContext, LandedTable, in_sequence

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from silverfold.connectors.base import ReferenceChange
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
+from silverfold.connectors.verification import ReferenceChange
 
 Row: TypeAlias = dict[str, Any]
 

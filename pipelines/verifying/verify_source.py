@@ -1,9 +1,9 @@
 """Verify silver against the source itself: was the source's table ever in the state of silver?
 
-A separate subscription (`connectors.base.SourceSubscription`) gives the source's table as a snapshot, then update by
-update. The table is retained in memory, with a digest of its state at the end of each update. Silver, read without
-Spark, has a digest too. If it is among them, silver *is* the source's table as of that update: the current state while
-the source rests, one of its states while it changes.
+A separate subscription (`connectors.verification.SourceSubscription`) gives the source's table as a snapshot, then
+update by update. The table is retained in memory, with a digest of its state at the end of each update. Silver, read
+without Spark, has a digest too. If it is among them, silver *is* the source's table as of that update: the current
+state while the source rests, one of its states while it changes.
 
 This proves that connection, receiver, bronze and build together neither lost nor invented anything, for the one version
 of silver found equal. It proves nothing about other versions, nor that silver will reach the newest state, nor that the
@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from silverfold.connectors.base import Connector, Feed, ReferenceChange
+from silverfold.connectors.base import Connector, Feed
+from silverfold.connectors.verification import ReferenceChange
 from silverfold.pipelines.applying.cuts import built_otherwise
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.store import open_table

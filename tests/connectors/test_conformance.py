@@ -9,6 +9,7 @@ from functools import cache
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
+from pkgutil import walk_packages
 
 import pytest
 
@@ -16,8 +17,7 @@ from silverfold.conf.model import Strict, Table
 from silverfold.connectors.base import Connector
 from silverfold.connectors.registry import CONNECTORS, find_connector
 
-PURE = ("messages", "protocol")
-PARTS = ("PROTOCOL.md", "__init__.py", *(f"{name}.py" for name in PURE), "receiver.py", "decode.py", "server.py")
+ROOMS = ("connector", "decoder", "options", "protocol", "receiver", "reference", "server")
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
@@ -34,9 +34,10 @@ def test_it_is_called_what_the_registry_calls_it(found: Connector) -> None:
     assert find_connector(found.name) is found
 
 
-def test_its_folder_has_every_part(found: Connector) -> None:
+def test_its_folder_has_every_room(found: Connector) -> None:
     there = {entry.name for entry in files(folder(found)).iterdir()}
-    assert set(PARTS) <= there
+    assert {"PROTOCOL.md", "__init__.py"} <= there
+    assert set(ROOMS) <= {name.removesuffix(".py") for name in there}
 
 
 def test_it_has_golden_vectors(found: Connector) -> None:
@@ -56,19 +57,26 @@ def test_it_travels_to_sparks_workers(found: Connector) -> None:
     assert pickle.loads(pickle.dumps(found)) == found
 
 
-@pytest.mark.parametrize("part", PURE)
-def test_its_protocol_opens_nothing(found: Connector, part: str) -> None:
-    module = f"{folder(found)}.{part}"
-    brought = loaded()[module]
-    assert module in brought
-    assert not brought & {"socket", "asyncio", "pyspark", "deltalake"}
+def test_its_protocol_opens_nothing(found: Connector) -> None:
+    for module in modules_of(found, "protocol"):
+        brought = loaded()[module]
+        assert module in brought
+        assert not brought & {"socket", "asyncio", "pyspark", "deltalake"}
 
 
 def test_its_receiver_does_not_load_spark(found: Connector) -> None:
-    module = f"{folder(found)}.receiver"
-    brought = loaded()[module]
-    assert module in brought
-    assert "pyspark" not in brought
+    for module in modules_of(found, "receiver"):
+        brought = loaded()[module]
+        assert module in brought
+        assert "pyspark" not in brought
+
+
+def modules_of(found: Connector, room: str) -> list[str]:
+    """Return the modules of one of its rooms, which is a module itself or a package."""
+    name = f"{folder(found)}.{room}"
+    room_module = import_module(name)
+    inside = walk_packages(getattr(room_module, "__path__", ()), f"{name}.")
+    return [name, *(module.name for module in inside)]
 
 
 @cache
@@ -78,8 +86,8 @@ def loaded() -> dict[str, set[str]]:
     A process imports them one after another, the pure ones first: what one of them brings is also with all later ones.
     What numpy and Arrow bring is left out.
     """
-    folders = [folder(find_connector(name)) for name in sorted(CONNECTORS)]
-    modules = [f"{each}.{part}" for part in (*PURE, "receiver") for each in folders]
+    connectors = [find_connector(name) for name in sorted(CONNECTORS)]
+    modules = [module for room in ("protocol", "receiver") for each in connectors for module in modules_of(each, room)]
     script = (
         "import sys, numpy, pyarrow, pyarrow.compute\n"
         "from importlib import import_module\n"

@@ -98,3 +98,8 @@ def columns(told: dict[str, Any]) -> tuple[Column, ...]:
     texts = [told[key] for key in ("columns", "decltype", "database", "table", "origin")]
     flags = [[flag == 1 for flag in told[key]] for key in ("notnull", "primary_key", "autoincrement")]
     return tuple(Column(*parts) for parts in zip(*texts, *flags, strict=True))
+
+
+def error(text: bytes) -> bytes:
+    """Return the frame of an error."""
+    return b"-%d %s" % (len(text), text)

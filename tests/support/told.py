@@ -34,15 +34,13 @@ from silverfold.connectors.base import (
     Kind,
     Problem,
     Receiver,
-    ReferenceChange,
-    ReferenceReader,
-    SourceSubscription,
     TableKind,
     mark,
 )
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 from silverfold.connectors.common.row_decoder import statistics_of_changes
+from silverfold.connectors.verification import ReferenceChange, ReferenceReader, SourceSubscription
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
@@ -158,7 +156,7 @@ def _change(
 
 @dataclass
 class ToldReferenceReader:
-    """`connectors.base.ReferenceReader` over JSON bodies: they say already what a plain change is."""
+    """`connectors.verification.ReferenceReader` over JSON bodies: they say already what a plain change is."""
 
     stream: str = STREAM
     keys: tuple[str, ...] = ("lane", "k")

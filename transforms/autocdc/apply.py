@@ -25,8 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
 from typing import Literal
 
 from pyspark.errors import AnalysisException
@@ -35,22 +33,19 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from silverfold.transforms.autocdc.change_log import (
-    LOG_OP,
-    LOG_SEQUENCE,
     RowRules,
     append_changes,
     as_stored,
     log_columns,
     rebuild_rows,
 )
-from silverfold.transforms.autocdc.parameters import Parameters, check_parameters
-from silverfold.transforms.changes import DELETE, INSERT, as_struct, cached, compute_all, few_at_hand, struct_type
-from silverfold.transforms.evolve import check_names, check_types, follow_columns
-from silverfold.transforms.fold import check_key
+from silverfold.transforms.autocdc.parameters import Parameters, change_rows, check_changes, check_parameters
+from silverfold.transforms.changes import DELETE, as_struct, cached, compute_all, few_at_hand, struct_type
+from silverfold.transforms.evolve import follow_columns
 from silverfold.transforms.history import END, START, Moments, keep_history
 from silverfold.transforms.merge import AT_HAND, OP, POSITION, WHOLE_FILES, Recorded, create_empty, settings
-from silverfold.transforms.spark_errors import NULL_KEY, named_errors
-from silverfold.transforms.sql import has_order, path_table, quoted
+from silverfold.transforms.spark_errors import named_errors
+from silverfold.transforms.sql import path_table
 from silverfold.transforms.ties import merge_rows, rank_sql, winners
 from silverfold.transforms.tombstones import last_truncate, not_buried, write_tombstones
 from silverfold.transforms.tombstones import read as read_tombstones
@@ -161,8 +156,8 @@ def apply_changes(
         track_history_except_column_list=track_history_except_column_list,
         tombstone_horizon=tombstone_horizon,
     )
-    changes = _changes(source, parameters)
-    _check(changes, recorded.app_id, tombstone_horizon)
+    changes = change_rows(source, parameters)
+    check_changes(changes, recorded.app_id, tombstone_horizon)
     per = ["key", "sequence"] if parameters.needs_all_changes or parameters.scd_type == 2 else ["key"]
     with (
         named_errors(recorded.app_id),
@@ -181,45 +176,6 @@ def apply_changes(
             _update_rows(batch)
         else:
             _add_versions(batch)
-
-
-def _changes(source: DataFrame, parameters: Parameters) -> DataFrame:
-    """Return the source as change rows (`transforms.changes`); a truncate is a delete without a key."""
-    keys = parameters.keys
-    truncates = F.lit(False) if parameters.truncates is None else parameters.truncates
-    deletes = truncates | parameters.deletes
-    key = [F.when(~truncates, F.col(quoted(name))).alias(name) for name in keys]
-    row = F.struct(*(quoted(name) for name in parameters.columns))
-    rows = source.select(
-        F.struct(*key).alias("key"),
-        parameters.sequence.alias("sequence"),
-        F.when(deletes, F.lit(DELETE)).otherwise(F.lit(INSERT)).alias("op"),
-        F.when(~deletes, row).alias("row"),
-        truncates.alias("truncates"),
-    )
-    no_key = reduce(or_, (F.col("key").getField(name).isNull() for name in keys)) & ~F.col("truncates")
-    null = no_key | _has_null(F.col("sequence"), rows.schema["sequence"].dataType)
-    complete = rows.where(F.when(null, F.raise_error(F.lit(NULL_KEY)).cast("boolean")).otherwise(F.lit(True)))
-    stored = complete.drop("truncates").schema.toNullable()  # in a table, any part of a value may be NULL
-    return complete.select(*(F.col(field.name).cast(field.dataType).alias(field.name) for field in stored))
-
-
-def _has_null(value: Column, kind: T.DataType) -> Column:
-    fields = kind if isinstance(kind, T.StructType) else ()
-    return reduce(or_, (_has_null(value.getField(field.name), field.dataType) for field in fields), value.isNull())
-
-
-def _check(changes: DataFrame, table: str, tombstone_horizon: str | None) -> None:
-    """Refuse unusable keys, column names and orders."""
-    key, moment = struct_type(changes, "key"), changes.schema["sequence"].dataType
-    check_key(key, table=table)
-    check_names(key, reserved=(OP, POSITION), table=table)
-    check_names(struct_type(changes, "row"), reserved=(POSITION, START, END, LOG_OP, LOG_SEQUENCE), table=table)
-    check_types(struct_type(changes, "row"), table=table)
-    if not has_order(moment):
-        raise ValueError(f"sequence_by is {moment.simpleString()}, which has no order")
-    if tombstone_horizon is not None:
-        changes.select(F.col("sequence").alias(POSITION)).alias("t").where(tombstone_horizon).schema  # noqa: B018 - analyses it
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,11 @@
-"""Checks the parameters of AUTO CDC, as ``pyspark.pipelines.create_auto_cdc_flow`` does, and resolves column names."""
+"""The parameters of AUTO CDC: checked as ``create_auto_cdc_flow`` does, and applied to the source."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any, Literal
 
 from pyspark.errors import AnalysisException, PySparkTypeError
@@ -12,8 +14,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from silverfold.conf.names import folded
-from silverfold.transforms.merge import Recorded
-from silverfold.transforms.sql import quoted
+from silverfold.transforms.autocdc.change_log import LOG_OP, LOG_SEQUENCE
+from silverfold.transforms.changes import DELETE, INSERT, struct_type
+from silverfold.transforms.evolve import check_names, check_types
+from silverfold.transforms.fold import check_key
+from silverfold.transforms.history import END, START
+from silverfold.transforms.merge import OP, POSITION, Recorded
+from silverfold.transforms.spark_errors import NULL_KEY
+from silverfold.transforms.sql import has_order, quoted
 
 _TYPES: dict[str, Literal[1, 2]] = {"1": 1, "2": 2}
 
@@ -168,3 +176,42 @@ def _condition(source: DataFrame, argument: str, given: Any) -> Column:
 def _wrong_type(argument: str, expected: str, given: Any) -> PySparkTypeError:
     found = {"arg_name": argument, "expected_type": expected, "arg_type": type(given).__name__}
     return PySparkTypeError(errorClass="NOT_EXPECTED_TYPE", messageParameters=found)
+
+
+def change_rows(source: DataFrame, parameters: Parameters) -> DataFrame:
+    """Return the source as change rows (`transforms.changes`); a truncate is a delete without a key."""
+    keys = parameters.keys
+    truncates = F.lit(False) if parameters.truncates is None else parameters.truncates
+    deletes = truncates | parameters.deletes
+    key = [F.when(~truncates, F.col(quoted(name))).alias(name) for name in keys]
+    row = F.struct(*(quoted(name) for name in parameters.columns))
+    rows = source.select(
+        F.struct(*key).alias("key"),
+        parameters.sequence.alias("sequence"),
+        F.when(deletes, F.lit(DELETE)).otherwise(F.lit(INSERT)).alias("op"),
+        F.when(~deletes, row).alias("row"),
+        truncates.alias("truncates"),
+    )
+    no_key = reduce(or_, (F.col("key").getField(name).isNull() for name in keys)) & ~F.col("truncates")
+    null = no_key | _has_null(F.col("sequence"), rows.schema["sequence"].dataType)
+    complete = rows.where(F.when(null, F.raise_error(F.lit(NULL_KEY)).cast("boolean")).otherwise(F.lit(True)))
+    stored = complete.drop("truncates").schema.toNullable()  # in a table, any part of a value may be NULL
+    return complete.select(*(F.col(field.name).cast(field.dataType).alias(field.name) for field in stored))
+
+
+def _has_null(value: Column, kind: T.DataType) -> Column:
+    fields = kind if isinstance(kind, T.StructType) else ()
+    return reduce(or_, (_has_null(value.getField(field.name), field.dataType) for field in fields), value.isNull())
+
+
+def check_changes(changes: DataFrame, table: str, tombstone_horizon: str | None) -> None:
+    """Refuse unusable keys, column names and orders."""
+    key, moment = struct_type(changes, "key"), changes.schema["sequence"].dataType
+    check_key(key, table=table)
+    check_names(key, reserved=(OP, POSITION), table=table)
+    check_names(struct_type(changes, "row"), reserved=(POSITION, START, END, LOG_OP, LOG_SEQUENCE), table=table)
+    check_types(struct_type(changes, "row"), table=table)
+    if not has_order(moment):
+        raise ValueError(f"sequence_by is {moment.simpleString()}, which has no order")
+    if tombstone_horizon is not None:
+        changes.select(F.col("sequence").alias(POSITION)).alias("t").where(tombstone_horizon).schema  # noqa: B018 - analyses it

@@ -13,7 +13,7 @@ from types import NoneType
 from typing import Any, Final, NoReturn
 
 from silverfold.conf.errors import InvalidValue, RemoteProtocolError
-from silverfold.connectors.base import ControlFrame, ReferenceChange
+from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.frame_access import notification_text, selected_rows
@@ -26,6 +26,7 @@ from silverfold.connectors.sqlitecloud.reference.values import (
     column_type,
     sent_value,
 )
+from silverfold.connectors.verification import ReferenceChange
 
 NUMBERS: Final = ("_position", "_ordinal")
 """The columns that identify a row in a table of messages."""
@@ -35,7 +36,7 @@ _SELECTED: Final = b"*/%"
 
 @dataclass
 class SqliteCloudReferenceReader:
-    """A `connectors.base.ReferenceReader` of one stream: a table's, or a channel's."""
+    """A `connectors.verification.ReferenceReader` of one stream: a table's, or a channel's."""
 
     stream: str
     table: SqliteCloudTable
@@ -64,7 +65,7 @@ class SqliteCloudReferenceReader:
     def changes(
         self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
     ) -> Iterable[ReferenceChange]:
-        """Return the changes of a notification or a complete snapshot; see `connectors.base.ReferenceReader`."""
+        """Return the changes of a notification or a complete snapshot; see `ReferenceReader`."""
         selected: set[tuple[Any, ...]] = set()
         for position, body in frames:
             if body[:1] in _SELECTED:

@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 from uuid import uuid4
 
 from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable, WireError
-from silverfold.connectors.base import ControlFrame, Feed, ReferenceChange, ReferenceUpdate
+from silverfold.connectors.base import ControlFrame, Feed
 from silverfold.connectors.common.update_queue import UpdateQueue
 from silverfold.connectors.sqlitecloud.client.address import connection_settings
 from silverfold.connectors.sqlitecloud.client.client import Client, connect
@@ -26,6 +26,7 @@ from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, Sqlite
 from silverfold.connectors.sqlitecloud.protocol.messages import Notification, Rowset
 from silverfold.connectors.sqlitecloud.protocol.statements import quote_identifier
 from silverfold.connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
+from silverfold.connectors.verification import ReferenceChange, ReferenceUpdate
 
 _COLUMNS: Final = 'SELECT name, type, "notnull" != 0, pk, hidden FROM pragma_table_xinfo(?)'
 _COLUMN_FIELDS: Final = ("name", "type", "not_null", "pk", "hidden")
@@ -34,7 +35,7 @@ _PATIENCE: Final = 600.0
 
 
 class SqliteCloudSourceSubscription:
-    """A `connectors.base.SourceSubscription`. Connects on entering its ``with`` block; rows arrive while it runs.
+    """A `SourceSubscription`. Connects on entering its ``with`` block; rows arrive while it runs.
 
     Requires the privilege to create a channel of its own.
     """
@@ -83,7 +84,7 @@ class SqliteCloudSourceSubscription:
         self._thread.join()
 
     def take(self, seconds: float) -> Sequence[ReferenceUpdate]:
-        """Return the complete updates since the last call; see `connectors.base.SourceSubscription.take`."""
+        """Return the complete updates since the last call; see `connectors.verification.SourceSubscription.take`."""
         return self._updates.take(seconds)
 
     def _run(self) -> None:

@@ -6,8 +6,8 @@ from time import monotonic
 import pytest
 
 from silverfold.conf.errors import SourceUnavailable
-from silverfold.connectors.base import ReferenceUpdate
 from silverfold.connectors.common.update_queue import UpdateQueue
+from silverfold.connectors.verification import ReferenceUpdate
 
 FIRST, SECOND = ReferenceUpdate(True, []), ReferenceUpdate(False, [])
 

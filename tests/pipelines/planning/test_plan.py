@@ -32,7 +32,6 @@ def plan(rules: StreamRules, *lines: str, start: int = 0, before: int | None = N
 
 def test_a_feed_without_frames_waits_for_a_snapshot():
     planned = Planner("market", {"quotes": TABLE}).plan("quotes", NO_LIMIT)
-
     assert planned == Plan(None, State.WAITING_FOR_SNAPSHOT, 0, -1, -1, 0, None, 0, None)
 
 
@@ -47,9 +46,7 @@ def test_a_whole_snapshot_replaces_the_table():
     )
 
     assert planned == Plan(
-        cut=Cut(
-            "quotes", epoch=1, after=-1, last=4, spans=((2, 4),), begins=(2,), ends=(4,), replaces=True, snapshot_end=4
-        ),
+        cut=Cut("quotes", 1, -1, 4, spans=((2, 4),), begins=(2,), ends=(4,), replaces=True, snapshot_end=4),
         state=State.BEHIND,
         epoch=1,
         landed=4,
@@ -72,9 +69,8 @@ def test_updates_after_the_snapshot_join_its_cut():
         "1 quotes data whole",
     ).cut
 
-    assert cut == Cut(
-        "quotes", 1, -1, 5, spans=((0, 5),), begins=(0, 2, 5), ends=(1, 4, 5), replaces=True, snapshot_end=1
-    )
+    ends = {"begins": (0, 2, 5), "ends": (1, 4, 5)}
+    assert cut == Cut("quotes", 1, -1, 5, spans=((0, 5),), **ends, replaces=True, snapshot_end=1)
 
 
 def test_an_open_snapshot_waits():

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from silverfold.connectors.base import ReferenceChange
+from silverfold.connectors.verification import ReferenceChange
 from silverfold.pipelines.verifying.table_fold import TableFold
 
 

@@ -15,12 +15,12 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from silverfold.conf.errors import WireError
-from silverfold.connectors.base import ReferenceChange
 from silverfold.connectors.sbe.decoder.changes import ChangeReader
 from silverfold.connectors.sbe.decoder.layout import layout_of
 from silverfold.connectors.sbe.options import SbeTable
 from silverfold.connectors.sbe.protocol.schemas import feed_schema
 from silverfold.connectors.sbe.reference import SbeReferenceReader
+from silverfold.connectors.verification import ReferenceChange
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Body, Schema
