@@ -1,6 +1,6 @@
-"""Runs the benchmarks, each in a process of its own: ``python -m tests.bench [NAME …] [--quick]``.
+"""Runs the benchmarks, each in its own process: ``python -m tests.bench [NAME …] [--quick]``.
 
-Prints their JSON lines as they come, then one table of them: what was measured, the seconds of ours and of the limit or
+Prints their JSON lines as they come, then a table of the results: the benchmark, our seconds, those of the limit or
 peer in the same run, and the ratio of the two, below 1 where ours takes less time.
 """
 
@@ -29,23 +29,23 @@ BENCHES: Mapping[str, tuple[str, ...]] = {
     "sqlitecloud": ("--parts", "decode", "--notifications", "50000", "--runs", "3"),
     "sbe": ("--messages", "50000", "--runs", "3"),
 }
-"""By name, what makes each a matter of a minute or two: ``--quick``."""
+"""Arguments for ``--quick``, by name: they reduce each benchmark to a minute or two."""
 
 _OF_TABLE = ("bench", "seconds", "limit_seconds", "ratio", "aim")
 
 
 def main() -> int:
-    """Run what is asked for; return 1 when a benchmark fails."""
+    """Run the selected benchmarks; return 1 if any fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of {', '.join(BENCHES)}; all by default")
     parser.add_argument("--quick", action="store_true", help="small tables and few runs")
-    asked = parser.parse_args()
-    unknown = set(asked.names) - set(BENCHES)
+    arguments = parser.parse_args()
+    unknown = set(arguments.names) - set(BENCHES)
     if unknown:
         parser.error(f"no benchmark is called {', '.join(sorted(unknown))}")
     lines, failed = [], False
-    for name in asked.names or BENCHES:
-        command = [sys.executable, "-m", f"tests.bench.{name}", *(BENCHES[name] if asked.quick else ())]
+    for name in arguments.names or BENCHES:
+        command = [sys.executable, "-m", f"tests.bench.{name}", *(BENCHES[name] if arguments.quick else ())]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
             assert running.stdout is not None
             for line in running.stdout:
@@ -57,7 +57,7 @@ def main() -> int:
 
 
 def _figures(line: str) -> Iterator[dict[str, Any]]:
-    """Yield the figures of a line, if it is one of figures."""
+    """Yield the figures of an output line, if it has any."""
     if line.startswith("{"):
         yield json.loads(line)
 

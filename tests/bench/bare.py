@@ -1,7 +1,7 @@
-"""A MERGE as one writes it by hand, with Delta's own settings: what a cut is measured against.
+"""A hand-written MERGE with Delta's default settings, as the baseline of a cut.
 
-It is no lower bound: it marks rows in deletion vectors and makes a checkpoint each tenth commit, which a cut of a small
-table does not.
+It is no lower bound: it writes deletion vectors, and a checkpoint every tenth commit, which a cut of a small table does
+not.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.bench.silver import timed
 
 @dataclass
 class BareMerge:
-    """A copy of a silver table, and whole rows that are merged into it by their key."""
+    """A copy of a silver table, into which complete rows are merged by key."""
 
     session: SparkSession
     silver: str
@@ -45,11 +45,11 @@ class BareMerge:
 
     @property
     def path(self) -> str:
-        """Where the copy is."""
+        """Path of the copy."""
         return f"{self.folder}/copy"
 
     def seconds(self, keys: Sequence[int]) -> float:
-        """Merge the rows that the silver table has at some keys; return how long that took."""
+        """Merge the silver rows with these keys; return the seconds it took."""
         net = f"{self.folder}/net"
         self._silver().where(F.col(self.key).isin(list(keys))).write.format("delta").mode("overwrite").save(net)
         self.session.read.format("delta").load(net).createOrReplaceTempView("net")

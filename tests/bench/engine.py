@@ -1,13 +1,13 @@
 """Measures the engine on prepared changes, without any protocol: ``python -m tests.bench.engine [--rows N …]``.
 
-Changes are read from a table, decoded already, so what is measured is survey, fold_cut, what stands, MERGE and reading
-back. Each JSON line has its limit or its peer, measured in the same run, in turn with ours:
+Changes are read from a table, already decoded, so the measured steps are: statistics, fold, look-up of existing rows,
+MERGE and reading back. Each JSON line has its limit or its peer, measured in the same run, alternating with ours:
 
-``apply``: C changes into N rows x 10 longs, against a bare MERGE of the same changes reduced before.
+``apply``: C changes into N rows x 10 longs, against a bare MERGE of the same changes, reduced beforehand.
 ``peer``: the same against delta-rs's merge, and against "latest change per key by a window, then MERGE".
-``without``: the same without one of the things that are there for speed; above 1, it is worth having.
-``fold``: changes per second, whole rows and partial ones, with and without telling what nothing explains.
-``replace``: a snapshot that is the table already, against reading the table; what it wrote.
+``without``: the same without one of the optimizations; above 1, the optimization pays off.
+``fold``: changes per second, complete rows and partial ones, with and without the consistency check.
+``replace``: a snapshot equal to the table, against reading the table; and what it wrote.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from silverfold.transforms.fold import fold
 from silverfold.transforms.merge import Recorded, replace
 from silverfold.transforms.sql import path_table
 from tests.bench.silver import report, settings_at, timed
-from tests.support.told import ToldConnector, ToldDecoder, ToldOptions, ToldTable
+from tests.support.stub_connector import StubConnector, StubDecoder, StubOptions, StubTable
 
 COLUMNS = [f"c{i}" for i in range(10)]
 KEY = T.StructType().add("k", T.LongType())
@@ -51,11 +51,11 @@ TABLE = T.StructType([*ROW, T.StructField("_position", T.LongType())])
 STREAM = "t"
 
 FEW = 10_000
-"""Changes up to which a cut is decoded in this process."""
+"""Maximum number of changes of a cut that is decoded in this process."""
 
 
-class PreparedDecoder(ToldDecoder):
-    """`connectors.base.Decoder` of frames that are change rows already."""
+class PreparedDecoder(StubDecoder):
+    """`connectors.base.Decoder` of frames that already are change rows."""
 
     def row_type(self, context: None, cut: Cut, table: Any) -> T.StructType:
         return ROW
@@ -64,7 +64,7 @@ class PreparedDecoder(ToldDecoder):
         return frames
 
 
-class PreparedConnector(ToldConnector):
+class PreparedConnector(StubConnector):
     """A connector of prepared changes."""
 
     def decoder(self, feed: Feed) -> Decoder:
@@ -93,9 +93,9 @@ class Bench:
         return path
 
     def changes(self, rows: int, count: int, *, near: bool = False) -> str:
-        """Write changes of which 80 % update rows, 10 % insert and 10 % delete; return their path.
+        """Write changes: 80 % updates, 10 % inserts and 10 % deletes; return their path.
 
-        Rows whose key ends in 9 are there to be deleted, each once, and are not updated.
+        Rows whose key ends in 9 are reserved for deletes, each once, and are never updated.
         """
         self._position += 1
         path, span = str(self.folder / "changes" / str(self._position)), count * 16 if near else rows
@@ -108,9 +108,9 @@ class Bench:
         ending = F.lit(begin) + (F.floor(F.col("id") / 10) * rounds + self._position % rounds) * 10 + 9
         op = F.when(F.col("u") < 8, "update").when(F.col("u") == 8, "insert").otherwise("delete")
         k = F.when(op == "insert", new).when(op == "delete", ending).otherwise(old).cast("long")
-        told = self._rows(picked.withColumn("op", op).withColumn("k", k), 0)
+        change_rows = self._rows(picked.withColumn("op", op).withColumn("k", k), 0)
         frame = (F.lit(self._position * 1_000_000) + F.col("id")).cast("long")
-        told.select(
+        change_rows.select(
             frame.alias("frame_seq"),
             F.lit(0).alias("ordinal"),
             "op",
@@ -126,15 +126,15 @@ class Bench:
         cut = Cut(STREAM, 1, silver.position(), last, ((1, last),), (1,), (last,), replaces=False)
         assert not silver.needs_statistics(None, cut)
         rows = ds.dataset(changes, format="parquet")
-        few = rows.count_rows() <= FEW  # a build reads a small cut itself
+        few = rows.count_rows() <= FEW  # a build reads a small cut in its own process
         frames = InProcess(silver.session, rows.to_table()) if few else InSpark(silver.session.read.parquet(changes))
         assert silver.apply(frames, None, cut, NO_STATISTICS) is not None
 
     def silver(self, name: str) -> SilverTable:
-        """Return a table as a build keeps it from cut to cut."""
+        """Return a table as retained by a build between cuts."""
         if name not in self._silver:
-            feed = Feed(name, "told", "unused", ToldOptions(), {STREAM: ToldTable(source="T")})
-            connector, places = PreparedConnector(partial=False), Places(str(self.folder))
+            feed = Feed(name, "told", "unused", StubOptions(), {STREAM: StubTable(source="T")})
+            connector, places = PreparedConnector(has_partial_updates=False), Places(str(self.folder))
             self._silver[name] = SilverTable(lambda: self.spark, feed, connector, STREAM, places)
         return self._silver[name]
 
@@ -160,7 +160,7 @@ class Bench:
     def pairs(
         self, rows: int, count: int, ours: Callable[[str], object], other: Callable[[str], object], **kind: bool
     ) -> tuple[list[float], list[float]]:
-        """Time two ways of applying the same changes, in turn, the first round not counted."""
+        """Time two ways of applying the same changes, alternating; the first round is not counted."""
         found = []
         for _ in range(self.runs + 1):
             changes = self.changes(rows, count, **kind)
@@ -205,7 +205,7 @@ def apply(bench: Bench, sizes: Sequence[int], counts: Sequence[int]) -> None:
 
 
 def peers(bench: Bench, rows: int, count: int) -> None:
-    """Measure the engine against what others do."""
+    """Measure the engine against other common methods."""
     bench.table("mine", rows)
     window, rust = bench.table("window", rows), bench.table("rust", rows, vectors=False)
 
@@ -229,7 +229,7 @@ def peers(bench: Bench, rows: int, count: int) -> None:
 
 
 def without(bench: Bench, rows: int, count: int) -> None:
-    """Measure the engine with, against without, each thing that is there for speed."""
+    """Measure the engine with and without each optimization."""
     bench.table("with", rows)
     bench.table("no_vectors", rows, vectors=False)
     clustered = bench.table("clustered", rows, clustered=True)
@@ -252,7 +252,7 @@ def without(bench: Bench, rows: int, count: int) -> None:
             bench.engine(base, changes)
 
         ours, others = [], []
-        for run in range(bench.runs + 1):  # each way has changes of its own: one table cannot take the same twice
+        for run in range(bench.runs + 1):  # each way needs its own changes: a table cannot apply the same ones twice
             slow, fast = (bench.changes(rows, count, near=near) for _ in range(2))
             times = timed(lambda slow=slow: off(slow)), timed(lambda fast=fast: on(fast))
             if run:
@@ -277,7 +277,7 @@ def configured(session: SparkSession, confs: Mapping[str, str]) -> Iterator[None
 
 @contextmanager
 def unbounded(*, drop: bool) -> Iterator[None]:
-    """Let no file be skipped by the keys' bounds."""
+    """Disable file skipping by key bounds inside the block."""
     original = folding.skipping_bounds
     if drop:
         folding.skipping_bounds = lambda *_: {}
@@ -288,7 +288,7 @@ def unbounded(*, drop: bool) -> Iterator[None]:
 
 
 def folds(bench: Bench, count: int, keys: int) -> None:
-    """Measure folding alone."""
+    """Measure the fold only."""
     numbered = bench.spark.range(count).withColumn("k", F.floor(F.rand(3) * keys).cast("long"))
     some = F.array(F.lit("k"), *(F.lit(name) for name in COLUMNS[:3]))
     path = str(bench.folder / "folded")
@@ -335,7 +335,7 @@ def replaced(bench: Bench, rows: int) -> None:
 
 
 def main() -> None:
-    """Run all questions in a temporary warehouse."""
+    """Run all measurements in a temporary warehouse."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000, 10_000_000])
     parser.add_argument("--changes", type=int, nargs="+", default=[1_000, 100_000])

@@ -1,8 +1,8 @@
 """Measures landing over loopback TCP: ``python -m tests.bench.landing [--megabytes N] [--runs N]``.
 
-A process of its own sends one snapshot of column messages, made beforehand, as a table server would; the receiver lands
-it in bronze. The limit is `write_deltalake` alone, given the same frames as Arrow tables of the same sizes. Both run in
-turn, to the same disk, several times; the medians count. Prints a JSON line for each size of frames.
+A separate process sends one snapshot of prepared column messages, as a table server would; the receiver lands it in
+bronze. The limit is `write_deltalake` alone, given the same frames as Arrow tables of the same sizes. Both alternate on
+the same disk, several times; the medians count. Prints a JSON line for each size of frames.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Octets = npt.NDArray[np.uint8]
 
 
 def column_messages(size: int, count: int) -> Octets:
-    """Return column messages of random longs as they are on the wire, one a row, each about ``size`` bytes long."""
+    """Return encoded column messages of random longs, one per array row, each about ``size`` bytes long."""
     rows = (size - 49) // 8
     (message,) = encode_column(
         ROLES,
@@ -75,7 +75,7 @@ def column_messages(size: int, count: int) -> Octets:
 
 
 def send(size: int, count: int, port: Connection) -> None:
-    """Serve the messages to one client after the other, as often as the parent asks. Runs in its own process."""
+    """Serve the messages to one client after another, as often as the parent requests. Runs in its own process."""
     wire = memoryview(column_messages(size, count).reshape(-1))
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port.send(listening.getsockname()[1])
@@ -91,7 +91,7 @@ def send(size: int, count: int, port: Connection) -> None:
 
 
 async def land(port: int, place: Place, commit: Commit) -> int:
-    """Receive one epoch into a fresh table; return the last position, all being committed."""
+    """Receive one epoch into a new table; return the last position once everything is committed."""
     feed = Feed("bench", "deephaven", f"127.0.0.1:{port}", DeephavenOptions(), {"t": DeephavenTable(source="T")})
     log = structlog.wrap_logger(structlog.ReturnLogger(), wrapper_class=structlog.make_filtering_bound_logger("error"))
     writer = BronzeWriter(place, "bench", token="bench")
@@ -115,7 +115,7 @@ def tables(messages: Octets, commit: Commit) -> list[pa.Table]:
 
 
 def write(place: Place, made: list[pa.Table]) -> None:
-    """Append the tables with `write_deltalake` as it comes, a transaction in each commit as bronze has it."""
+    """Append the tables with a default `write_deltalake`, with an app transaction per commit, as in bronze."""
     table = DeltaTable.create(place.url, SCHEMA)
     for number, rows in enumerate(made):
         position = CommitProperties(app_transactions=[Transaction("bench", number)])
@@ -123,7 +123,7 @@ def write(place: Place, made: list[pa.Table]) -> None:
 
 
 def measure(size: int, megabytes: int, runs: int) -> dict[str, object]:
-    """Land and write in turn; return the line to print."""
+    """Land and write, alternating; return the line to print."""
     count, commit = megabytes * 1_000_000 // size, Commit()
     made = tables(column_messages(size, count), commit)
     ours, theirs = multiprocessing.Pipe()
@@ -154,7 +154,7 @@ def measure(size: int, megabytes: int, runs: int) -> dict[str, object]:
 
 
 def timed(work: object) -> float:
-    """Return the seconds that ``work`` takes on a fresh place."""
+    """Return the seconds that ``work`` takes at a new place."""
     folder = Path(tempfile.mkdtemp(prefix="landing-"))
     try:
         began = time.perf_counter()

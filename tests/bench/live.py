@@ -1,9 +1,9 @@
 """Measures a live feed as processes: ``python -m tests.bench.live [--rows N …] [--seconds N] [--tables N]``.
 
-A simulator, ``receive`` and ``build --follow`` run as a user would start them, with the settings that are shipped. What
-is told is how long after an update landed its rows stood in silver: from the moment its bronze commit was in the log
-to the first silver commit that has reached it, as the files' own times say. The first `WARM` seconds do not count.
-The limit is a bare MERGE of a cut's rows on the same machine, right afterwards: a machine that is slow slows both.
+A simulator, ``receive`` and ``build --follow`` run as a user would start them, with the default settings. Measured is
+the time from landing an update until its rows are in silver: from its bronze commit to the first silver commit that has
+reached it, by the modification times of the log files. The first `WARM` seconds do not count. The limit is a bare MERGE
+of a cut's rows on the same machine, right afterwards: a slow machine slows both.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ from tests.bench.silver import COLUMNS, settings_at
 
 FEED = "market"
 WARM = 60.0
-"""Seconds from the first cut on in which the JVM compiles."""
+"""Warm-up seconds from the first cut on, in which the JVM compiles."""
 
 CHANGES_PER_SECOND = 70.0
-"""Of one table: some hundred to a cut."""
+"""Changes per second of one table: some hundred per cut."""
 
 BARE_RUNS = 16
-"""Of which the first half warms its JVM up."""
+"""Runs of the bare MERGE; the first half is warm-up."""
 
 AIMS = {1: 1.5, 2: 3.0}
-"""Seconds of the median, by tables at once."""
+"""Target medians in seconds, by number of concurrent tables."""
 
 _CLI = (sys.executable, "-m", "silverfold.jobs.cli")
 
 
 def measured(folder: Path, rows: int, tables: int, seconds: float) -> None:
-    """Run a feed for some time; print a line."""
+    """Run a feed for some time, and print a line."""
     names = [f"t{number}" for number in range(tables)]
     address, exports = "127.0.0.1:0", []
     rng = np.random.default_rng(3)
@@ -69,7 +69,7 @@ def measured(folder: Path, rows: int, tables: int, seconds: float) -> None:
                 time.sleep(0.5)
             first = time.time()
             time.sleep(WARM + seconds)
-    waits = sorted(wait for name in names for wait in waited(places, name, first + WARM))
+    waits = sorted(wait for name in names for wait in landing_delays(places, name, first + WARM))
     cuts = sum(at > first + WARM for name in names for at, _ in silver_commits(places, name)) / tables
     changes, wait = round(CHANGES_PER_SECOND * seconds / cuts), median(waits)
     bare = bare_seconds(folder, places.silver(FEED, names[0]).url, rows, changes)
@@ -89,7 +89,7 @@ def measured(folder: Path, rows: int, tables: int, seconds: float) -> None:
 
 
 def bare_seconds(folder: Path, silver: str, rows: int, changes: int) -> float:
-    """Return what a bare MERGE of so many rows takes, warm."""
+    """Return the seconds of a warm bare MERGE of as many rows."""
     spark = start_spark(settings_at(folder), app="silverfold bench")
     bare, rng = BareMerge.beside(spark, silver, folder / "bare", "_row_key"), np.random.default_rng(13)
     times = [bare.seconds(rng.choice(rows, min(changes, rows), replace=False).tolist()) for _ in range(BARE_RUNS)]
@@ -98,7 +98,7 @@ def bare_seconds(folder: Path, silver: str, rows: int, changes: int) -> float:
 
 
 def write_conf(conf: Path, warehouse: str, address: str, tables: Sequence[str]) -> None:
-    """Write the settings of one feed."""
+    """Write the configuration of one feed."""
     (conf / "feeds").mkdir(parents=True)
     (conf / "settings.toml").write_text(f'warehouse = "{warehouse}"\n')
     sections = "".join(f'[tables.{name}]\nsource = "{name}"\n' for name in tables)
@@ -107,7 +107,7 @@ def write_conf(conf: Path, warehouse: str, address: str, tables: Sequence[str]) 
 
 @contextmanager
 def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Run a command until the block ends."""
+    """Run a command until the end of the block."""
     process = subprocess.Popen([*_CLI, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         yield process
@@ -116,9 +116,8 @@ def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-def waited(places: Places, table: str, after: float) -> Iterator[float]:
-    """Yield the seconds from landing to silver of each update that landed after a moment; those still to come are not
-    known."""
+def landing_delays(places: Places, table: str, after: float) -> Iterator[float]:
+    """Yield the seconds from landing to silver of each update landed after a time, unless not yet in silver."""
     commits = silver_commits(places, table)
     reached = [position for _, position in commits]
     landed = [(position, at) for at, position in transactions(places.bronze(FEED), f"receive/{FEED}")]
@@ -131,7 +130,7 @@ def waited(places: Places, table: str, after: float) -> Iterator[float]:
 
 
 def update_ends(batches: Any, table: str) -> Iterator[int]:
-    """Yield the positions at which updates of a table end."""
+    """Yield the end positions of a table's updates."""
     for batch in batches:
         names = ("frame_seq", "stream", "boundary")
         for position, stream, boundary in zip(*(batch[name].to_pylist() for name in names), strict=True):
@@ -140,12 +139,12 @@ def update_ends(batches: Any, table: str) -> Iterator[int]:
 
 
 def silver_commits(places: Places, table: str) -> list[tuple[float, int]]:
-    """Return when each commit of a silver table was there, and which position it reached."""
+    """Return the time of each commit of a silver table, and the position it reached."""
     return list(transactions(places.silver(FEED, table), app_id(FEED, table)))
 
 
 def transactions(place: Place, app: str) -> Iterator[tuple[float, int]]:
-    """Yield the times of a table's commits, and the positions they note for an application."""
+    """Yield the times of a table's commits, and the positions recorded for an application id."""
     folder = place.local
     assert folder is not None
     for path in sorted((folder / "_delta_log").glob("*.json")):
@@ -156,16 +155,16 @@ def transactions(place: Place, app: str) -> Iterator[tuple[float, int]]:
 
 
 def main() -> None:
-    """Run each size in folders of its own."""
+    """Run each size in its own folders."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.live", description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[5_000, 100_000])
     parser.add_argument("--tables", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=600)
-    asked = parser.parse_args()
-    for rows in asked.rows:
+    arguments = parser.parse_args()
+    for rows in arguments.rows:
         folder = Path(tempfile.mkdtemp(prefix="silverfold-bench-"))
         try:
-            measured(folder, rows, asked.tables, asked.seconds)
+            measured(folder, rows, arguments.tables, arguments.seconds)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,8 +1,8 @@
 """Measures many tables in one session against one alone: ``python -m tests.bench.many [--rows N] [--shapes FxT …]``.
 
-Each line is a number of feeds and tables: the time of a cut of 100 changes while all of them have one to apply, two at
-a time, against that of a single table in the same session; and the memory of both processes, in MiB, beside what it was
-with the single table.
+Each line is a number of feeds and tables: the time of a cut of 100 changes while every table has one to apply, two at a
+time, against that of a single table in the same session; and the memory of both processes, in MiB, compared with that
+of the single table.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from tests.bench.silver import COLUMNS, report, send_columns, settings_at, timed
 from tests.support.landed_history import LandedHistory
 
 WARM = 1
-"""Rounds before the first that counts."""
+"""Warm-up rounds."""
 
 CHANGES = 100
 
 
 @dataclass
 class Many:
-    """Some feeds of as many tables each, all built."""
+    """Several feeds with the same number of tables, all built."""
 
     spark: SparkSession
     settings: Settings
@@ -68,7 +68,7 @@ class Many:
             self._land(name, history, keys, Kind.DATA)
 
     def build(self) -> None:
-        """Apply it."""
+        """Apply the landed updates."""
         for feed_build in self._builds:
             feed_build.refresh()
         assert run(self._builds) == {}
@@ -113,24 +113,24 @@ def _status(pid: int, name: str) -> int:
 
 
 def main() -> None:
-    """Run all in a temporary warehouse."""
+    """Run all measurements in a temporary warehouse."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--shapes", nargs="+", default=["20x3", "1x40"], help="feeds, by tables of each")
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="silverfold-bench-"))
     start_logs("error")
     try:
         settings = settings_at(folder)
         spark = start_spark(settings, app="silverfold bench")
-        one = Many(spark, settings, 1, 1, asked.rows)
-        for _ in range(WARM + asked.runs):
+        one = Many(spark, settings, 1, 1, arguments.rows)
+        for _ in range(WARM + arguments.runs):
             one.land()
             one.build()
         memory = _memory()
-        for feeds, tables in (map(int, shape.split("x")) for shape in asked.shapes):
-            measured(one, Many(spark, settings, feeds, tables, asked.rows), asked.runs, memory)
+        for feeds, tables in (map(int, shape.split("x")) for shape in arguments.shapes):
+            measured(one, Many(spark, settings, feeds, tables, arguments.rows), arguments.runs, memory)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,7 +1,7 @@
 """Measures a scheduled job, from prompt to exit: ``python -m tests.bench.once [--rows N] [--changes N] [--runs N]``.
 
-``small cut``: ``build --once`` with one cut of a few changes, against a program that starts Spark and Delta as their
-documentation says and merges as many rows into a table of the same.
+``small cut``: ``build --once`` with one cut of a few changes, against a program that starts Spark and Delta as
+documented, and merges as many rows into an equal table.
 ``nothing new``: ``build --once`` with nothing to do, against a program that loads the same libraries and opens silver's
 log.
 """
@@ -52,12 +52,12 @@ print(deltalake.DeltaTable(sys.argv[1]).version())
 
 
 def ran(*arguments: str) -> float:
-    """Run Python, which is to end well; return the seconds."""
+    """Run Python, which must exit with 0; return the seconds."""
     return timed(lambda: subprocess.run([sys.executable, *arguments], check=True, capture_output=True))
 
 
 def measured(folder: Path, rows: int, changes: int, runs: int) -> None:
-    """Print both lines."""
+    """Measure and print both lines."""
     places, rng = Places(str(folder / "lake")), np.random.default_rng(11)
     history, conf = land_snapshot(places, FEED, rows), folder / "conf"
     write_conf(conf, places.warehouse, "127.0.0.1:1", ["t"])
@@ -87,15 +87,15 @@ def measured(folder: Path, rows: int, changes: int, runs: int) -> None:
 
 
 def main() -> None:
-    """Run both in a temporary folder."""
+    """Run both measurements in a temporary folder."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.once", description=__doc__)
     parser.add_argument("--rows", type=int, default=5_000)
     parser.add_argument("--changes", type=int, default=100)
     parser.add_argument("--runs", type=int, default=5)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="silverfold-bench-"))
     try:
-        measured(folder, asked.rows, asked.changes, asked.runs)
+        measured(folder, arguments.rows, arguments.changes, arguments.runs)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

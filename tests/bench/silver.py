@@ -1,10 +1,10 @@
 """Measures the build against bare Spark on the same rows: ``python -m tests.bench.silver [--rows N] [--runs N]``.
 
-Prints JSON lines. Two questions, each with its limit measured in the same run, in turn:
+Prints JSON lines for two measurements, each alternating with its limit in the same run:
 
 ``rebuild``: silver from a landed snapshot of N rows x 10 long columns, against copying that silver table with Spark.
 ``follow``: one cycle for 1,000 changed rows in a table of N / 2 rows, against a bare hand-written MERGE of the same net
-rows into a copy of the table; the cycle begins when the update's end has landed.
+rows into a copy of the table; the cycle begins once the end of the update has landed.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ def send_columns(
 
 
 def check(step: Step, *, inserted: int, updated: int) -> None:
-    """Refuse to measure a step that did not do its work."""
+    """Assert that the measured step did its work."""
     assert step.applied is not None, step
     assert (step.applied.inserted, step.applied.updated) == (inserted, updated), step
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Return the seconds the work takes."""
+    """Return the seconds that the work takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
@@ -104,7 +104,7 @@ def report(name: str, ours: list[float], limit: list[float], **more: object) -> 
 
 
 def rebuild(spark: SparkSession, settings: Settings, rows: int, runs: int) -> None:
-    """Measure a build from nothing against a copy."""
+    """Measure an initial build against a copy."""
     places = Places(settings.warehouse)
     land_snapshot(places, "big", rows)
     silver, copy = places.silver("big", "t").url, f"{settings.warehouse}/copy"
@@ -176,7 +176,7 @@ def follow(spark: SparkSession, settings: Settings, rows: int, runs: int) -> Non
 
 
 def main() -> None:
-    """Run both questions in a temporary warehouse."""
+    """Run both measurements in a temporary warehouse."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--runs", type=int, default=5)

@@ -1,8 +1,8 @@
 """Measures a small cut of a live feed: ``python -m tests.bench.small [--rows N …] [--changes N] [--runs N]``.
 
-Each line is one connector and one set of settings: a cut of a few changes, from what has landed to the commit, against
-a bare MERGE of as many whole rows into a table of the same rows, in turn in one session. ``jobs`` is how many Spark
-jobs the last cut ran.
+Each line is one connector and one set of settings: a cut of a few changes, from the landed frames to the commit,
+against a bare MERGE of as many complete rows into an equal table, alternating in one session. ``jobs`` is the number of
+Spark jobs of the last cut.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from silverfold.pipelines.spark.session import start_spark
 from tests.bench.bare import BareMerge
 from tests.bench.silver import COLUMNS, land_snapshot, report, send_columns, settings_at, timed
 from tests.support.change_model import Change
-from tests.support.told import ToldConnector, ToldHistory, ToldOptions, ToldTable
+from tests.support.stub_connector import StubConnector, StubHistory, StubOptions, StubTable
 
 WARM = 4
-"""Cuts before the first that counts."""
+"""Warm-up cuts."""
 
 KEY = T.StructType().add("k", T.LongType())
 ROW = T.StructType([*KEY, *(T.StructField(name, T.LongType()) for name in COLUMNS)])
@@ -42,12 +42,12 @@ RULES: dict[str, dict[str, Any]] = {
     "aside": {"expect": {"low": {"condition": "c0 % 1000 > 0", "action": "quarantine"}}},
     "history": {"stored_as_scd_type": 2},
 }
-"""``aside``: about one row in a thousand is kept aside."""
+"""``aside``: about one row in a thousand goes to the side table."""
 
 
 @dataclass
 class Live:
-    """A feed whose snapshot is built, and what lands a cut of it."""
+    """A feed with a built snapshot, and a function that lands a cut."""
 
     places: Places
     feed: Feed
@@ -57,7 +57,7 @@ class Live:
 
 
 def deephaven(folder: Path, name: str, rows: int, settings: dict[str, Any]) -> Live:
-    """Land a snapshot; its decoder folds."""
+    """Land a Deephaven snapshot; the decoder folds."""
     places, rng = Places(str(folder)), np.random.default_rng(11)
     history = land_snapshot(places, name, rows)
 
@@ -71,10 +71,10 @@ def deephaven(folder: Path, name: str, rows: int, settings: dict[str, Any]) -> L
     return Live(places, feed, DEEPHAVEN, rows, land)
 
 
-def told(folder: Path, name: str, rows: int, settings: dict[str, Any]) -> Live:
-    """Land a snapshot; its decoder folds nothing, and rows come whole."""
+def stubbed(folder: Path, name: str, rows: int, settings: dict[str, Any]) -> Live:
+    """Land a snapshot of the stub connector; the decoder does not fold, and rows are complete."""
     places, rng = Places(str(folder / name)), np.random.default_rng(11)
-    history = ToldHistory(places)
+    history = StubHistory(places)
 
     def whole(op: str, key: int) -> Change:
         return Change(
@@ -92,11 +92,11 @@ def told(folder: Path, name: str, rows: int, settings: dict[str, Any]) -> Live:
         history.snapshot_rows([whole("snapshot", key) for key in range(first, min(first + 1000, rows))])
     history.end_snapshot()
     history.land()
-    feed = Feed("told", "told", "unused", ToldOptions(), {"t": ToldTable(source="T", **settings)})
-    return Live(places, feed, ToldConnector(row=ROW, key=KEY), rows, land)
+    feed = Feed("told", "told", "unused", StubOptions(), {"t": StubTable(source="T", **settings)})
+    return Live(places, feed, StubConnector(row=ROW, key=KEY), rows, land)
 
 
-def measured(spark: SparkSession, live: Live, name: str, asked: argparse.Namespace) -> None:
+def measured(spark: SparkSession, live: Live, name: str, arguments: argparse.Namespace) -> None:
     """Print a line for one feed."""
     settings, folder = settings_at(Path(live.places.warehouse)), Path(live.places.warehouse)
     build = FeedBuild(lambda: spark, settings, live.connector, live.feed)
@@ -113,8 +113,8 @@ def measured(spark: SparkSession, live: Live, name: str, asked: argparse.Namespa
         assert step.applied is not None, step
 
     ours, limit, jobs = [], [], 0
-    for run in range(WARM + asked.runs):
-        keys = sorted(rng.choice(live.rows, asked.changes, replace=False).tolist())
+    for run in range(WARM + arguments.runs):
+        keys = sorted(rng.choice(live.rows, arguments.changes, replace=False).tolist())
         live.land(keys)
         before = max(_jobs(spark), default=-1)
         seconds = timed(cut)
@@ -123,31 +123,31 @@ def measured(spark: SparkSession, live: Live, name: str, asked: argparse.Namespa
         if run >= WARM:
             ours.append(seconds)
             limit.append(bare_seconds)
-    report("small", ours, limit, feed=name, rows=live.rows, changes=asked.changes, jobs=jobs)
+    report("small", ours, limit, feed=name, rows=live.rows, changes=arguments.changes, jobs=jobs)
 
 
 def _jobs(spark: SparkSession) -> list[int]:
-    """Return the numbers of the session's jobs that are not forgotten yet."""
+    """Return the ids of the session's jobs that Spark still remembers."""
     return list(spark.sparkContext.statusTracker().getJobIdsForGroup(None))
 
 
 def main() -> None:
-    """Run all in a temporary warehouse."""
+    """Run all measurements in a temporary warehouse."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[5_000, 100_000])
     parser.add_argument("--changes", type=int, default=100)
     parser.add_argument("--runs", type=int, default=9)
     parser.add_argument("--only", nargs="+", default=list(RULES), choices=list(RULES))
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="silverfold-bench-"))
     try:
         spark = start_spark(settings_at(folder), app="silverfold bench")
-        for rows in asked.rows:
-            for rules in asked.only:
-                for source in (deephaven, told):
+        for rows in arguments.rows:
+            for rules in arguments.only:
+                for source in (deephaven, stubbed):
                     name = f"{source.__name__}-{rules}-{rows}"
                     live = source(folder, name, rows, RULES[rules])
-                    measured(spark, live, name, asked)
+                    measured(spark, live, name, arguments)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

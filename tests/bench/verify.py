@@ -1,7 +1,7 @@
 """Measures ``silverfold verify`` on a large table: ``python -m tests.bench.verify [--rows N] [--runs N]``.
 
-Prints JSON lines: seconds, microseconds a row, and the peak memory of the process that verifies, for a landed snapshot
-of N rows x 10 long columns (Deephaven) and the silver table of it. The limit is reading all of both once, in the same
+Prints JSON lines: seconds, microseconds per row, and the peak memory of the verifying process, for a landed snapshot of
+N rows x 10 long columns (Deephaven) and its silver table. The limit is reading both completely once, in the same
 process.
 """
 
@@ -33,7 +33,7 @@ _ROWS_AT_ONCE = 500_000
 
 
 class Measured(NamedTuple):
-    """What one process took."""
+    """Measurements of one process."""
 
     seconds: float
     limit_seconds: float
@@ -41,7 +41,7 @@ class Measured(NamedTuple):
 
 
 def land(root: str, rows: int) -> None:
-    """Land a snapshot, and write its silver table, in the order of nothing: a part of both at a time."""
+    """Land a snapshot and write its silver table, both in parts and in random order."""
     places, rng, history = Places(root), np.random.default_rng(7), LandedHistory({TABLE: COLUMNS})
     bronze, silver = places.bronze(FEED), places.silver(FEED, TABLE).url
     last = rows // _ROWS_AT_ONCE
@@ -62,7 +62,7 @@ def land(root: str, rows: int) -> None:
 
 
 def measure(root: str, rows: int) -> Measured:
-    """Verify once, then read all there is once."""
+    """Verify once, then read everything once."""
     places, found = Places(root), []
 
     def read() -> None:
@@ -84,15 +84,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--runs", type=int, default=1)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as root:
         lake = str(Path(root) / "lake")
         with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as alone:
-            alone.submit(land, lake, asked.rows).result()
-            measured = [alone.submit(measure, lake, asked.rows).result() for _ in range(asked.runs)]
+            alone.submit(land, lake, arguments.rows).result()
+            measured = [alone.submit(measure, lake, arguments.rows).result() for _ in range(arguments.runs)]
     seconds, limits, peaks = map(list, zip(*measured, strict=True))
-    each = round(min(seconds) / asked.rows * 1e6, 1)
-    report("verify", seconds, limits, rows=asked.rows, microseconds_a_row=each, peak_megabytes=max(peaks))
+    each = round(min(seconds) / arguments.rows * 1e6, 1)
+    report("verify", seconds, limits, rows=arguments.rows, microseconds_a_row=each, peak_megabytes=max(peaks))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def test_the_packaged_settings_alone_are_enough_on_one_machine():
 
 
 @pytest.mark.parametrize(
-    ("environ", "kept"),
+    ("environ", "expected"),
     [
         ({"SILVERFOLD__SPARK": '{ "spark.master" = "spark://m:7077" }'}, {"spark.master": "spark://m:7077"}),
         ({"PYSPARK_GATEWAY_PORT": "1"}, {}),
@@ -48,17 +48,17 @@ def test_the_packaged_settings_alone_are_enough_on_one_machine():
         ),
     ],
 )
-def test_what_local_says_of_spark_does_not_hold_elsewhere(environ, kept):
-    assert load_settings(None, "local", environ).spark == kept
+def test_what_local_says_of_spark_does_not_hold_elsewhere(environ, expected):
+    assert load_settings(None, "local", environ).spark == expected
     here = load_settings(None, "local", {"SILVERFOLD__SPARK": '{ "spark.master" = "local[1]" }'})
     assert (here.spark["spark.master"], here.spark["spark.driver.host"]) == ("local[1]", "127.0.0.1")
 
 
 @pytest.mark.parametrize("warehouse", ["s3://KEY:sesame@lake/w", "s3:/lake/sesame"])
 def test_a_warehouse_names_a_place_and_nothing_else(warehouse):
-    (told,) = mistakes(None, environ={"SILVERFOLD__WAREHOUSE": warehouse})
-    assert "warehouse: found" in told
-    assert "KEY" not in told
+    (mistake,) = mistakes(None, environ={"SILVERFOLD__WAREHOUSE": warehouse})
+    assert "warehouse: found" in mistake
+    assert "KEY" not in mistake
 
 
 def test_databricks_needs_a_warehouse_and_says_where_to_set_it(tmp_path):
@@ -231,7 +231,7 @@ def test_of_sparks_options_some_may_be_secrets(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "expected"),
     [
         ("[maintain]\nbronze_days = inf\n", "maintain.bronze_days: found inf, allowed: "),
         ("[build]\npoll_ms = 99999999999\n", "build.poll_ms: found 99999999999, allowed: less than or equal to "),
@@ -248,9 +248,9 @@ def test_of_sparks_options_some_may_be_secrets(tmp_path):
         ('warehouse = "zz://x/y"\n', "warehouse: found 'zz://x/y', allowed: a folder, or a URL of file, s3, "),
     ],
 )
-def test_numbers_and_places_that_make_no_sense_are_mistakes(tmp_path: Path, settings: str, told: str) -> None:
+def test_numbers_and_places_that_make_no_sense_are_mistakes(tmp_path: Path, settings: str, expected: str) -> None:
     (mistake,) = mistakes(folder(tmp_path, settings))
-    assert mistake.startswith(f"{tmp_path}/settings.toml: {told}")
+    assert mistake.startswith(f"{tmp_path}/settings.toml: {expected}")
 
 
 def test_a_wait_without_end_is_a_mistake(tmp_path: Path) -> None:
@@ -286,8 +286,8 @@ def test_a_feed_whose_file_would_be_passed_over_is_a_mistake(tmp_path: Path, nam
 def test_a_folder_that_has_no_settings_is_none_of_settings(tmp_path: Path) -> None:
     inside = folder(tmp_path, market=FEED) / "feeds"
     (mistake,) = mistakes(inside)
-    told = f"found '{inside}', allowed: a folder with settings.toml or feeds/<feed>.toml"
-    assert mistake == f"command line: --conf: {told}"
+    expected = f"found '{inside}', allowed: a folder with settings.toml or feeds/<feed>.toml"
+    assert mistake == f"command line: --conf: {expected}"
 
 
 def test_names_that_differ_in_case_only_are_mistakes(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from silverfold.conf.errors import ConfigError
 from silverfold.conf.load import load_settings
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from silverfold.connectors.registry import CONNECTORS, find_connector, open_feed
-from tests.support.told import ToldConnector
+from tests.support.stub_connector import StubConnector
 
 MARKET = """
 connector = "deephaven"
@@ -134,17 +134,17 @@ def test_all_mistakes_are_told_at_once_with_their_file(settings, tmp_path):
     ],
 )
 def test_settings_of_a_table_that_do_not_fit_together_are_told(settings, lines, allowed):
-    ((key, _, told),) = mistakes(settings(MARKET + lines))
-    assert (key, told) == ("tables.quotes", allowed)
+    ((key, _, message),) = mistakes(settings(MARKET + lines))
+    assert (key, message) == ("tables.quotes", allowed)
 
 
 def test_a_source_with_an_order_of_its_own_keeps_no_history_of_tables_with_snapshots(settings, monkeypatch):
     text = MARKET + "stored_as_scd_type = 2"
     allowed = "1: the order of its changes does not say where a snapshot belongs"
-    monkeypatch.setattr("silverfold.connectors.registry.find_connector", lambda _: ToldConnector(source_ordered=True))
+    monkeypatch.setattr("silverfold.connectors.registry.find_connector", lambda _: StubConnector(source_ordered=True))
     assert mistakes(settings(text)) == [("tables.quotes.stored_as_scd_type", 2, allowed)]
     monkeypatch.setattr(
-        "silverfold.connectors.registry.find_connector", lambda _: ToldConnector(snapshots=False, source_ordered=True)
+        "silverfold.connectors.registry.find_connector", lambda _: StubConnector(snapshots=False, source_ordered=True)
     )
     _, feed = open_feed("market", settings(text))
     assert feed.tables["quotes"].keeps_history

@@ -21,7 +21,7 @@ class Verdict(NamedTuple):
     """What the tool's parser says of a schema."""
 
     accepted: bool
-    told: str
+    output: str
     """Its errors and warnings."""
 
 
@@ -66,7 +66,8 @@ class OfficialTool:
 
     def load(self, xml: bytes) -> Verdict:
         """Parse a schema; messages are of the last one that was accepted."""
-        return Verdict(**self._ask("schema", base64.b64encode(xml).decode()))
+        answer = self._ask("schema", base64.b64encode(xml).decode())
+        return Verdict(answer["accepted"], answer["told"])
 
     def decode(self, body: bytes) -> Printed:
         """Decode a message; fail the test when the tool cannot."""

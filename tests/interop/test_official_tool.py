@@ -44,7 +44,7 @@ def test_it_accepts_a_drawn_schema_and_prints_our_values(
     body = encode(schema, name, values, version=version, tolerant=tolerant)
 
     verdict = official_tool.load(xml)
-    assert verdict.accepted, verdict.told
+    assert verdict.accepted, verdict.output
     printed = official_tool.decode(body)
 
     assert in_its_form(decode(schema, body)) == printed.values
@@ -64,7 +64,7 @@ def test_it_prints_our_values_of_a_message_that_is_newer_than_the_schema(
     body = encode(newer, name, values)
 
     verdict = official_tool.load(older_xml)
-    assert verdict.accepted, verdict.told
+    assert verdict.accepted, verdict.output
     printed = official_tool.decode(body)
 
     decoded = decode(older, body)
@@ -85,7 +85,7 @@ def test_it_still_prints_what_the_golden_files_say(official_tool: OfficialTool, 
 def test_it_refuses_what_we_refuse_but_for_what_is_listed(official_tool: OfficialTool, rule: str, text: str):
     verdict = official_tool.load(packaged(text))
 
-    assert verdict.accepted == (rule in TAKEN_BY_IT), verdict.told
+    assert verdict.accepted == (rule in TAKEN_BY_IT), verdict.output
 
 
 NARROWER = {

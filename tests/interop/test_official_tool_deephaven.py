@@ -21,7 +21,7 @@ BUILTIN = Path(__file__).parents[2] / "connectors" / "deephaven" / "schema.xml"
 def test_it_reads_the_schemas(official_tool: OfficialTool, file: Path) -> None:
     verdict = official_tool.load(file.read_bytes())
 
-    assert verdict.accepted, verdict.told
+    assert verdict.accepted, verdict.output
 
 
 @pytest.mark.parametrize("vector", of_kind("message"), ids=lambda vector: vector.name)

@@ -21,7 +21,7 @@ from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import files_of, open_table
 from silverfold.pipelines.upkeep.remove_tree import set_damaged_log_aside
-from tests.support.waiting import tries
+from tests.support.polling import tries
 from tests.support.webhooks import FEED, free_port, webhook
 
 pytestmark = pytest.mark.interop
@@ -132,5 +132,5 @@ def test_a_damaged_log_is_set_aside_on_s3(store: str) -> None:
     assert set_damaged_log_aside(place, "a") == "s3://lake/w/silver/shop/albums/_delta_log.damaged-a"
 
     assert open_table(place) is None
-    aside = files.get_file_info(FileSelector("_delta_log.damaged-a"))
-    assert [file.base_name for file in aside] == ["00000000000000000001.json"]
+    moved = files.get_file_info(FileSelector("_delta_log.damaged-a"))
+    assert [file.base_name for file in moved] == ["00000000000000000001.json"]

@@ -59,8 +59,8 @@ def test_a_table_that_holds_is_told_by_the_exit_code(
     with pytest.raises(SystemExit) as ended:
         cli.main(["--conf", str(conf), "build", "market"])
 
-    said = "silverfold: quotes holds: quotes: the source has a column _position, which is a name of ours\n"
-    assert (ended.value.code, capsys.readouterr().out) == (1, said)
+    expected = "silverfold: quotes holds: quotes: the source has a column _position, which is a name of ours\n"
+    assert (ended.value.code, capsys.readouterr().out) == (1, expected)
 
 
 def test_a_build_with_nothing_to_do_starts_no_spark(
@@ -134,8 +134,8 @@ def test_a_build_says_that_nothing_has_landed(
         cli.main(["--conf", str(conf), "build", "market"])
 
     place = f"{conf}/lake/bronze/market"
-    said = f"silverfold: nothing has landed for feed market in {place}: start `silverfold receive` (again)\n"
-    assert (ended.value.code, capsys.readouterr().out) == (0, said)
+    expected = f"silverfold: nothing has landed for feed market in {place}: start `silverfold receive` (again)\n"
+    assert (ended.value.code, capsys.readouterr().out) == (0, expected)
 
 
 def test_a_build_says_that_bronze_ends_before_its_tables(
@@ -151,9 +151,9 @@ def test_a_build_says_that_bronze_ends_before_its_tables(
     with pytest.raises(SystemExit) as ended:
         cli.main(["--conf", str(conf), "build", "market"])
 
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert ended.value.code == 1
-    assert "market ends before the position that its tables have reached: start `silverfold receive` (again)" in said
+    assert "market ends before the position that its tables have reached: start `silverfold receive` (again)" in output
 
 
 def land(conf: Path, feed: str, *columns: str) -> None:
@@ -176,8 +176,8 @@ def test_several_feeds_are_built_in_one_session_and_one_that_holds_harms_no_othe
     with pytest.raises(SystemExit) as ended:
         cli.main(["--conf", str(conf), "build", "--all"])
 
-    said = "silverfold: market.quotes holds: quotes: the source has a column _position, which is a name of ours\n"
-    assert (ended.value.code, capsys.readouterr().out) == (1, said)
+    expected = "silverfold: market.quotes holds: quotes: the source has a column _position, which is a name of ours\n"
+    assert (ended.value.code, capsys.readouterr().out) == (1, expected)
     places = Places(str(conf / "lake"))
     rows = {
         feed: spark.read.format("delta").load(places.silver(feed, "quotes").url).count() for feed in ("shop", "store")
@@ -197,9 +197,9 @@ def test_a_feed_whose_tables_cannot_be_read_is_told_and_the_others_are_built(
     with pytest.raises(SystemExit) as ended:
         cli.main(["--conf", str(conf), "build", "--all"])
 
-    said = capsys.readouterr()
-    assert ended.value.code == 3, said
-    assert "feed cannot be read" in said.err + said.out
+    output = capsys.readouterr()
+    assert ended.value.code == 3, output
+    assert "feed cannot be read" in output.err + output.out
     assert spark.read.format("delta").load(Places(str(conf / "lake")).silver("shop", "quotes").url).count() == 1
 
 
@@ -222,9 +222,9 @@ def test_a_table_that_cannot_be_read_is_told_and_the_others_of_its_feed_are_buil
     with pytest.raises(SystemExit) as ended:
         cli.main(["--conf", str(conf), "build", "market"])
 
-    said = capsys.readouterr()
-    assert ended.value.code == 3, said
-    assert "silver/market/quotes" in said.err
+    output = capsys.readouterr()
+    assert ended.value.code == 3, output
+    assert "silver/market/quotes" in output.err
     assert spark.read.format("delta").load(places.silver("market", "trades").url).count() == 1
 
 
@@ -275,7 +275,7 @@ def test_a_build_that_is_stopped_before_its_end_says_so(capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "command line: FEED: found nothing, allowed: names of feeds, or --all"),
         (["market", "--all"], "command line: FEED: found 'names and --all', allowed: names of feeds, or --all"),
@@ -284,10 +284,10 @@ def test_a_build_that_is_stopped_before_its_end_says_so(capsys: pytest.CaptureFi
 )
 @pytest.mark.parametrize("command", ["build", "receive"])
 def test_which_feeds_must_be_said(
-    conf: Path, capsys: pytest.CaptureFixture[str], command: str, arguments: list[str], said: str
+    conf: Path, capsys: pytest.CaptureFixture[str], command: str, arguments: list[str], message: str
 ):
     with pytest.raises(SystemExit) as ended:
         cli.main(["--conf", str(conf), command, *arguments])
 
     assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

@@ -88,8 +88,8 @@ for name in ("receive", "status", "simulate", "sql"):
     except SystemExit: print("", name, "pyspark" in sys.modules)
 """
     shown = silverfold(program=("-c", program)).stdout.splitlines()
-    told = [line for line in shown if line.endswith((" True", " False"))]
-    assert told == [" receive False", " status False", " simulate False", " sql False"]
+    loaded = [line for line in shown if line.endswith((" True", " False"))]
+    assert loaded == [" receive False", " status False", " simulate False", " sql False"]
 
 
 def test_a_wrong_setting_is_one_line_and_exit_code_2():
@@ -133,8 +133,8 @@ def test_a_spark_that_has_ended_is_no_bug(monkeypatch, capsys):
     monkeypatch.setattr("silverfold.jobs.common.context.Invocation.feeds", broken)
     monkeypatch.setattr("silverfold.pipelines.spark.session.has_ended", lambda: True)
     assert exits(["config", "check"]) == 3
-    said = "silverfold: Spark has ended before its work was done. Start again: what was not committed is done anew\n"
-    assert capsys.readouterr().err == said
+    message = "silverfold: Spark has ended before its work was done. Start again: what was not committed is done anew\n"
+    assert capsys.readouterr().err == message
 
 
 @pytest.mark.parametrize(

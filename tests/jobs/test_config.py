@@ -85,8 +85,8 @@ def test_mistakes_of_every_part_of_a_feed_are_told_at_once(capsys, tmp_path):
     code, _, err = check(capsys, tmp_path, market=wrong, other='connector = "deephavn"\n[tables.t]\n[commit]\nno = 1\n')
 
     assert code == 2
-    told = ("log_level", "unknown", "commit.interval_ms", "options.text", "tables.a.mode", "connector", "commit.no")
-    assert [key for key in told if f": {key}: found" not in err] == []
+    expected = ("log_level", "unknown", "commit.interval_ms", "options.text", "tables.a.mode", "connector", "commit.no")
+    assert [key for key in expected if f": {key}: found" not in err] == []
 
 
 @pytest.mark.parametrize("secret", ["bob:hunter2@", "?apikey=hunter2"])
@@ -118,8 +118,8 @@ def test_what_is_secret_in_a_wrong_address_is_not_shown_either(capsys, tmp_path,
 def test_what_may_be_a_secret_is_not_shown_where_it_is_misspelt(capsys, tmp_path, wrong):
     feed = f'connector = "sqlitecloud"\n{wrong}\n[tables.foo]\n'
     code, out, err = check(capsys, tmp_path, shop=feed)
-    said = ("found what is no t", "found a key that is not known", "found a value that is not shown")
-    assert (code, any(words in err for words in said), "sesame" in out + err) == (2, True, False)
+    phrases = ("found what is no t", "found a key that is not known", "found a value that is not shown")
+    assert (code, any(words in err for words in phrases), "sesame" in out + err) == (2, True, False)
 
 
 @pytest.mark.parametrize("connector", ["sbe", "deephaven"])
@@ -235,7 +235,7 @@ def test_a_framing_can_be_described_by_a_table(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("setting", "instead", "told"),
+    ("setting", "instead", "message"),
     [
         ('"file:/data/frames.bin"', '"file:"', "address: found 'file:', allowed: a path behind file:"),
         ('"file:/data/frames.bin"', '"nowhere"', "address: found 'nowhere', allowed: host:port, such as"),
@@ -275,10 +275,10 @@ def test_a_framing_can_be_described_by_a_table(capsys, tmp_path):
         ('"entries"', '"entries"\nwith = ["none"]', "tables.book.with: found ['none'], allowed: with: none does not"),
     ],
 )
-def test_what_an_sbe_feed_names_must_be_in_its_schema(capsys, tmp_path, setting, instead, told):
+def test_what_an_sbe_feed_names_must_be_in_its_schema(capsys, tmp_path, setting, instead, message):
     assert setting in STREAM
     code, _, err = check(capsys, tmp_path, stream=STREAM.replace(setting, instead, 1))
-    assert told in err
+    assert message in err
     assert code == 2
 
 

@@ -146,7 +146,7 @@ def test_a_build_killed_at_step_after_step_ends_as_one_that_never_was(
     shown, left_over = [], []
     for kill in [
         Kill("silverfold.pipelines.applying.build:reached", "after"),
-        Kill("silverfold.pipelines.applying.silver:SilverTable.survey", "decoding"),
+        Kill("silverfold.pipelines.applying.silver:SilverTable.statistics", "decoding"),
         Kill("silverfold.pipelines.applying.write:merge", "before"),
         Kill("silverfold.pipelines.applying.build:record", "before"),
         Kill("silverfold.pipelines.applying.build:record", "after"),

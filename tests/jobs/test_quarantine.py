@@ -165,8 +165,8 @@ def test_only_a_frame_that_holds_a_table_can_be_skipped(
 
     code = run(conf, "skip", FEED, *arguments)
 
-    said = capsys.readouterr().err.replace("holds for DUPLICATE_KEY", "holds for something")
-    assert (code, said) == (2, f"silverfold: command line: {message}\n")
+    printed = capsys.readouterr().err.replace("holds for DUPLICATE_KEY", "holds for something")
+    assert (code, printed) == (2, f"silverfold: command line: {message}\n")
 
 
 def test_nothing_that_a_table_has_passed_can_be_skipped_or_undone(

@@ -40,8 +40,8 @@ def test_a_table_is_rebuilt_where_there_is_something_to_build_from(
     history.land(Places(str(conf / "lake")).bronze("market"), "market")
     something = exits(conf, "quotes"), capsys.readouterr().out
 
-    stands = "silverfold: quotes was not rebuilt, it stands as it was: quotes: nothing to build it from has landed\n"
-    assert nothing == (1, stands)
+    message = "silverfold: quotes was not rebuilt, it stands as it was: quotes: nothing to build it from has landed\n"
+    assert nothing == (1, message)
     assert something == (0, "quotes: rebuilt from 1 update; position 5, version 0\n")
 
 

@@ -20,8 +20,8 @@ from silverfold.jobs.common.context import Invocation
 from silverfold.jobs.demo.tables import TABLES
 from silverfold.pipelines.places import Places
 from tests.support.landing import landed, marks
+from tests.support.polling import tries, wait_until
 from tests.support.replay import replay
-from tests.support.waiting import tries, wait_until
 
 PATIENCE = 120.0
 DEMO = TABLES["baskets"]
@@ -166,14 +166,14 @@ def test_of_several_feeds_in_one_process_one_that_is_fenced_leaves_the_others(co
     (conf / "feeds/bazaar.toml").write_text((conf / "feeds/market.toml").read_text())
     with started(conf, feeds=("--all",)) as both, ThreadPoolExecutor(1) as pool:
         wait_for_snapshot(places)
-        told = pool.submit(lambda: next(line for line in both.stderr if "feed ended" in line))
+        fenced_line = pool.submit(lambda: next(line for line in both.stderr if "feed ended" in line))
         with started(conf) as second:
             wait_for_snapshot(places, epoch=2)
-            change_steadily(table, until=told.done)
+            change_steadily(table, until=fenced_line.done)
             wait_for_rows(places, table)
             second.send_signal(signal.SIGTERM)
             assert ended(second)[0] == 0
-        fenced = json.loads(told.result())
+        fenced = json.loads(fenced_line.result())
         wait_until(lambda: rows_of_bazaar() == table.rows().keys(), "the other feed to go on", seconds=PATIENCE)
         both.send_signal(signal.SIGTERM)
         code, logged = ended(both)
@@ -272,7 +272,7 @@ import os, signal, sys, threading
 import pyarrow
 import silverfold.pipelines.landing.sink, silverfold.pipelines.landing.writer
 from silverfold.jobs.cli import main_of
-from tests.support.waiting import tries, wait_until
+from tests.support.polling import tries, wait_until
 
 commits = 0
 

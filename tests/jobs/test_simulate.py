@@ -66,9 +66,9 @@ def line(process: subprocess.Popen[str]) -> str:
 
 
 def port_of(process: subprocess.Popen[str]) -> int:
-    said = line(process)
-    assert said.startswith("listening on 127.0.0.1:")
-    return int(said.rpartition(":")[2])
+    announced = line(process)
+    assert announced.startswith("listening on 127.0.0.1:")
+    return int(announced.rpartition(":")[2])
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -93,13 +93,13 @@ def test_it_is_quiet_once_the_time_is_over_and_still_serves(trades: Path) -> Non
         for process in (one, other):
             port = port_of(process)
             line(process)
-            said = line(process)
-            assert said.startswith("quiet after ")
+            quiet_line = line(process)
+            assert quiet_line.startswith("quiet after ")
             listener = TableListener()
             with TableClient("127.0.0.1", port, listener) as client:
                 client.subscribe(1, SubscribeMode.SNAPSHOT_ONLY, "trades")
                 listener.expect_updates(1)
-                found.append((said, listener.rows(1)))
+                found.append((quiet_line, listener.rows(1)))
         assert len(found[0][1]) > 0
         if found[0][0] == found[1][0]:  # a busy machine may have made fewer of the same updates
             assert found[0][1] == found[1][1]
@@ -112,9 +112,9 @@ def test_tables_come_and_go_while_it_runs_and_lengths_may_count_otherwise(trades
     arguments += ["--where", "none=trades:Size < 0", "--where", "nor=none:Size > 0"]
     with running(*arguments) as process:
         port = port_of(process)
-        said = {line(process) for _ in range(8)}
-        assert {"table big: 20 rows, 3 columns", "table last: 3 rows, 3 columns"} <= said
-        assert {"table more is exported", "table trades is not exported any more"} <= said
+        lines = {line(process) for _ in range(8)}
+        assert {"table big: 20 rows, 3 columns", "table last: 3 rows, 3 columns"} <= lines
+        assert {"table more is exported", "table trades is not exported any more"} <= lines
         listener = TableListener()
         with TableClient("127.0.0.1", port, listener) as client:
             client.subscribe(1, SubscribeMode.SNAPSHOT_ONLY, "more")
@@ -130,8 +130,8 @@ def test_a_market_is_sent_in_the_framing_asked_for_and_the_same_seed_sends_the_s
         running(*arguments, connector="sbe") as process,
         socket.create_connection(("127.0.0.1", port_of(process))) as one,
     ):
-        said = line(process)
-        assert said.startswith("quiet after ")
+        quiet_line = line(process)
+        assert quiet_line.startswith("quiet after ")
         process.send_signal(signal.SIGTERM)
         with one:
             octets = b"".join(iter(lambda: one.recv(1 << 16), b""))

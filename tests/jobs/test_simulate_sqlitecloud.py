@@ -31,9 +31,9 @@ def test_it_serves_a_users_file_keeps_it_changing_and_leaves_it_whole(shop: Path
     with running(*arguments, connector="sqlitecloud") as process:
         port = port_of(process)
         assert line(process) == UNNAMEABLE
-        with Peer(port) as peer, peer.listen("USE DATABASE 'my shop.db'; LISTEN TABLE item;", port) as heard:
-            told = heard.heard(5)
-            assert {each["type"] for each in told} == {"TABLE"}
+        with Peer(port) as peer, peer.listen("USE DATABASE 'my shop.db'; LISTEN TABLE item;", port) as listener:
+            received = listener.notifications(5)
+            assert {each["type"] for each in received} == {"TABLE"}
             assert len(peer.ask("SELECT * FROM item")) > 0
             process.send_signal(number)
             assert process.wait(timeout=30) == 0
@@ -78,9 +78,9 @@ def test_it_may_serve_several_databases_to_those_with_a_key_at_both_loopback_add
     for each in (shop, other):
         arguments += ["--database", str(each)]
     with running(*arguments, "--host", "127.0.0.1", "--host", "::1", connector="sqlitecloud") as process:
-        said = line(process)
-        port = int(said.rpartition(":")[2])
-        assert said == f"listening on 127.0.0.1:{port} and [::1]:{port}"
+        announced = line(process)
+        port = int(announced.rpartition(":")[2])
+        assert announced == f"listening on 127.0.0.1:{port} and [::1]:{port}"
         assert [line(process) for _ in range(2)] == [
             UNNAMEABLE,
             f"sqlitecloud://127.0.0.1:{port}/other.db?insecure=1",

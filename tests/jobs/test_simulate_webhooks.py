@@ -19,7 +19,7 @@ from silverfold.connectors.sqlitecloud_webhooks.server import Orders
 from silverfold.jobs.cli import main
 from silverfold.pipelines.places import Place
 from tests.support.landing import landed
-from tests.support.waiting import tries
+from tests.support.polling import tries
 from tests.support.webhooks import free_port
 
 FEED = """

@@ -21,9 +21,9 @@ from silverfold.jobs import cli
 from silverfold.jobs.sql import chosen_feeds, moment_or_position
 from silverfold.pipelines.applying.cuts import read_cuts
 from tests.support.building import FEED, Built, table
-from tests.support.kept import Kept
 from tests.support.landed_history import LandedHistory
-from tests.support.told import CONNECTOR, gone, put, said
+from tests.support.stub_connector import CONNECTOR, gone, partial_update, put
+from tests.support.versioned_table import VersionedTable
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 
@@ -69,7 +69,7 @@ def test_without_a_name_all_feeds_are_queried(feed: str | None, then: int | date
     assert chosen_feeds(["lab", "market"], feed, then) == chosen
 
 
-class Asked(NamedTuple):
+class Answer(NamedTuple):
     """What the command left behind."""
 
     code: int | str | None
@@ -90,10 +90,10 @@ class Warehouse:
         )
         self.built = Built(spark, folder / "warehouse", {"quotes": table(), "trades": table()})
 
-    def ask(self, query: str, *arguments: str) -> Asked:
+    def ask(self, query: str, *arguments: str) -> Answer:
         with pytest.raises(SystemExit) as left:
             cli.main(["--conf", str(self.folder), "sql", query, *arguments])
-        return Asked(left.value.code, *self.capsys.readouterr())
+        return Answer(left.value.code, *self.capsys.readouterr())
 
 
 @pytest.fixture
@@ -143,19 +143,19 @@ def test_tables_are_read_as_of_a_position_or_say_why_they_cannot(market: Warehou
 def test_a_history_has_the_versions_that_had_begun_and_those_that_ended_later_stand(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setitem(CONNECTORS, "told", "tests.support.told")
+    monkeypatch.setitem(CONNECTORS, "told", "tests.support.stub_connector")
     (tmp_path / "feeds").mkdir()
     (tmp_path / "settings.toml").write_text(f'warehouse = "{tmp_path}/warehouse"\n')
     settings = 'connector = "told"\n[tables.t]\nsource = "T"\nstored_as_scd_type = 2\n'
     (tmp_path / "feeds" / "told.toml").write_text(settings)
-    kept = Kept(spark, tmp_path / "warehouse", CONNECTOR)
-    kept.source.connect()
-    kept.source.begin_snapshot()
-    kept.source.snapshot_rows([put(1, "x", op="snapshot"), put(2, "y", op="snapshot")])
-    kept.source.end_snapshot()  # 3
-    kept.build()
-    kept.source.update([said(1, "z"), gone(2)])  # 4
-    kept.build()
+    versioned = VersionedTable(spark, tmp_path / "warehouse", CONNECTOR)
+    versioned.source.connect()
+    versioned.source.begin_snapshot()
+    versioned.source.snapshot_rows([put(1, "x", op="snapshot"), put(2, "y", op="snapshot")])
+    versioned.source.end_snapshot()  # 3
+    versioned.build()
+    versioned.source.update([partial_update(1, "z"), gone(2)])  # 4
+    versioned.build()
     capsys.readouterr()
 
     def ask(table: str, *arguments: str) -> str:

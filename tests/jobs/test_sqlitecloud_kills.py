@@ -132,14 +132,14 @@ class Shop:
         self.until(lambda: self.epoch() > before and not reached(self.bronze, KEYS)[2])
         with Peer(self.port) as peer:
             peer.ask("USE DATABASE shop.db; INSERT INTO Genre(Name) VALUES ('the last of all')")
-        self.until(self.has_heard, b"the last of all")
+        self.until(self.has_received, b"the last of all")
         self.running["receive"].terminate()
         assert self.running["receive"].wait(PATIENCE) == 0
 
     def epoch(self) -> int:
         return reached(self.bronze, KEYS)[1]
 
-    def has_heard(self, text: bytes) -> bool:
+    def has_received(self, text: bytes) -> bool:
         """Tell whether a notification with a text has landed, and so has whatever was notified before."""
         return any(text in frame.body for frame in read_frames(self.bronze, kind=Kind.DATA))
 

@@ -96,7 +96,7 @@ def printed() -> str:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "expected",
     [
         "market (deephaven): landed up to 120, 250 ms ago, epoch 2",
         "receiver closed since 2024-05-01 11:58:30 UTC, 1 min 30 s ago: [reset] by peer (SOURCE_UNAVAILABLE)",
@@ -110,8 +110,8 @@ def printed() -> str:
         "trades: degraded: went on without positions 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more",
     ],
 )
-def test_people_are_told_how_things_stand(printed: str, told: str):
-    assert told in printed
+def test_people_are_told_how_things_stand(printed: str, expected: str):
+    assert expected in printed
 
 
 def test_the_keys_for_scripts_stay():
@@ -180,7 +180,7 @@ def test_the_states_for_scripts_stay():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "expected"),
     [
         (0.0, "0 ms"),
         (0.25, "250 ms"),
@@ -191,8 +191,8 @@ def test_the_states_for_scripts_stay():
         (2 * 86_400 + 3 * 3_600, "2 d 3 h"),
     ],
 )
-def test_spans_of_time_are_told_in_their_two_largest_units(seconds: float, told: str):
-    assert duration(seconds) == told
+def test_spans_of_time_are_told_in_their_two_largest_units(seconds: float, expected: str):
+    assert duration(seconds) == expected
 
 
 def test_without_feeds_there_is_an_empty_list(
@@ -204,8 +204,8 @@ def test_without_feeds_there_is_an_empty_list(
         cli.main(["status", "--json"])
 
     assert left.value.code == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["feeds"], told["warehouse"]) == ([], str(tmp_path))
+    status = json.loads(capsys.readouterr().out)
+    assert (status["feeds"], status["warehouse"]) == ([], str(tmp_path))
 
 
 @pytest.fixture
@@ -242,12 +242,12 @@ def test_a_feed_that_cannot_be_read_hides_no_other(conf: Path, capsys: pytest.Ca
     with pytest.raises(SystemExit) as left:
         cli.main(["--conf", str(conf), "status", *flags])
 
-    told = capsys.readouterr()
+    output = capsys.readouterr()
     assert left.value.code == 3
-    assert "other" in told.out
-    assert '"market"' not in told.out
-    assert told.err.startswith(f"silverfold: file://{place}/: ")
-    assert ".parquet not found; as long as it is gone, put it back; else bronze's whole folder" in told.err
+    assert "other" in output.out
+    assert '"market"' not in output.out
+    assert output.err.startswith(f"silverfold: file://{place}/: ")
+    assert ".parquet not found; as long as it is gone, put it back; else bronze's whole folder" in output.err
 
 
 def test_a_table_that_cannot_be_read_hides_no_other(conf: Path, capsys: pytest.CaptureFixture[str]):
@@ -264,11 +264,11 @@ def test_a_table_that_cannot_be_read_hides_no_other(conf: Path, capsys: pytest.C
     with pytest.raises(SystemExit) as left:
         cli.main(["--conf", str(conf), "status", "--json"])
 
-    told = capsys.readouterr()
-    (found,) = json.loads(told.out)["feeds"]
+    output = capsys.readouterr()
+    (found,) = json.loads(output.out)["feeds"]
     assert (left.value.code, [each["table"] for each in found["tables"]]) == (3, ["trades"])
-    assert told.err.count("\n") == 1
-    assert "`silverfold rebuild market quotes` makes it anew" in told.err
+    assert output.err.count("\n") == 1
+    assert "`silverfold rebuild market quotes` makes it anew" in output.err
 
 
 def test_a_feed_nobody_configured_is_wrong_use(conf: Path, capsys: pytest.CaptureFixture[str]):

@@ -31,7 +31,7 @@ from silverfold.pipelines.verifying.verify import (
     unknown,
 )
 from tests.support.landed_history import LandedHistory
-from tests.support.told import put
+from tests.support.stub_connector import put
 from tests.support.written_history import WrittenHistory
 from tests.support.written_silver import write_silver
 
@@ -67,7 +67,7 @@ def exits(conf: Path, *arguments: str) -> int | str | None:
     return left.value.code
 
 
-def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+def printed_json(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
@@ -75,7 +75,7 @@ def told(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 def test_equal_tables_end_with_0(conf: Path, capsys: pytest.CaptureFixture[str]):
     assert exits(conf, "--json") == 0
 
-    found = told(capsys)
+    found = printed_json(capsys)
     assert (found["equal"], found["against"], found["feed"]) == (True, "bronze", "market")
     assert [(table["table"], table["verdict"]) for table in found["tables"]] == [
         ("quotes", "equal"),
@@ -90,7 +90,7 @@ def test_a_table_that_is_held_or_has_landed_and_is_not_built_ends_with_1(
     bad = Hold(position=9, update_position=9, error_class="UNDECODABLE_FRAME", reason="no", found_at=found_at)
     hold(places, "market", "quotes", bad)
     assert exits(conf, "--json", "--table", "quotes") == 1
-    (quotes,) = told(capsys)["tables"]
+    (quotes,) = printed_json(capsys)["tables"]
     assert (quotes["verdict"], quotes["reason"]) == ("equal", "it is held at position 9: UNDECODABLE_FRAME")
 
     assert exits(conf, "--table", "trades") == 0
@@ -114,8 +114,8 @@ def test_a_table_whose_builds_stop_at_a_hole_in_bronze_ends_with_1(conf: Path, c
     write_deltalake(bronze.url, batch.prepare().table, mode="append")
 
     assert exits(conf, "--table", "quotes") == 1
-    told = "bronze of feed market lacks positions 7 to 9: put its files back"
-    assert f"quotes: equal: {told}" in capsys.readouterr().out.replace("\n", " ")
+    reason = "bronze of feed market lacks positions 7 to 9: put its files back"
+    assert f"quotes: equal: {reason}" in capsys.readouterr().out.replace("\n", " ")
     (conf / "lake/silver/market/trades/_delta_log").mkdir(parents=True)
     (conf / "lake/silver/market/trades/_delta_log/00000000000000000000.json").write_text("{")
     assert exits(conf, "--table", "quotes") == 1, "whatever becomes of the others"
@@ -126,14 +126,14 @@ def test_a_difference_ends_with_1_and_is_named(conf: Path, capsys: pytest.Captur
 
     assert exits(conf, "--json") == 1
 
-    (quotes, _) = told(capsys)["tables"]
+    (quotes, _) = printed_json(capsys)["tables"]
     assert quotes["differences"] == [{"key": {"_row_key": 1}, "column": "Qty", "expected": 5, "found": 6}]
 
 
 def test_a_history_is_verified_beside_its_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setitem(CONNECTORS, "told", "tests.support.told")
+    monkeypatch.setitem(CONNECTORS, "told", "tests.support.stub_connector")
     monkeypatch.setenv("SILVERFOLD__WAREHOUSE", str(tmp_path / "lake"))
     (tmp_path / "feeds").mkdir()
     settings = 'connector = "told"\n[tables.t]\nsource = "T"\nstored_as_scd_type = 2\n'
@@ -150,10 +150,10 @@ def test_a_history_is_verified_beside_its_table(
     with pytest.raises(SystemExit) as left:
         cli.main(["--conf", str(tmp_path), "verify", "told", "--table", "t"])
 
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert left.value.code == 1
-    assert "t: equal: 1 row at position 3, version 0; bronze says 1\n" in said
-    assert "t__history: different: 1 row at position 3, version 0; bronze says 1; 1 cell differs\n" in said
+    assert "t: equal: 1 row at position 3, version 0; bronze says 1\n" in output
+    assert "t__history: different: 1 row at position 3, version 0; bronze says 1; 1 cell differs\n" in output
 
 
 def test_a_warehouse_in_which_nothing_has_landed_is_named(
@@ -170,7 +170,7 @@ def test_one_table_can_be_chosen(conf: Path, capsys: pytest.CaptureFixture[str])
     write(conf, 6)
 
     assert exits(conf, "--table", "trades", "--json") == 0
-    assert [table["table"] for table in told(capsys)["tables"]] == ["trades"]
+    assert [table["table"] for table in printed_json(capsys)["tables"]] == ["trades"]
 
 
 def test_a_table_nobody_configured_is_wrong_use(conf: Path, capsys: pytest.CaptureFixture[str]):
@@ -186,7 +186,7 @@ def test_a_table_whose_files_are_gone_ends_with_3_and_keeps_no_other_from_being_
     way_on = "else `silverfold rebuild market quotes` makes it anew"
 
     assert exits(conf, "--json") == 3
-    quotes, trades = told(capsys)["tables"]
+    quotes, trades = printed_json(capsys)["tables"]
     assert (quotes["verdict"], trades["verdict"]) == ("unknown", "not_built")
     assert way_on in quotes["reason"]
 
@@ -209,7 +209,7 @@ def test_a_table_whose_source_sends_what_cannot_be_read_keeps_no_other_from_bein
 
     monkeypatch.setattr("silverfold.pipelines.verifying.verify_source.verify_against_source", watched)
     assert exits(conf, "--against-source", "--json") == 1
-    assert [(table["verdict"], table["reason"]) for table in told(capsys)["tables"]] == [
+    assert [(table["verdict"], table["reason"]) for table in printed_json(capsys)["tables"]] == [
         ("unknown", "not_utf8: value is not utf-8"),
         ("not_built", None),
     ]
@@ -262,7 +262,7 @@ FOUND = Verification(
 
 
 @pytest.mark.parametrize(
-    "said",
+    "expected",
     [
         "quotes: different: 1,001 rows at position 90, version 7; bronze says 1,000; 1 too many; 2 cells differ",
         "_row_key=4",
@@ -271,11 +271,11 @@ FOUND = Verification(
         "`silverfold rebuild market quotes` makes it anew",
     ],
 )
-def test_people_are_told_what_differs(said: str):
+def test_people_are_told_what_differs(expected: str):
     out = io.StringIO()
     show(FOUND, out)
 
-    assert said in out.getvalue()
+    assert expected in out.getvalue()
 
 
 def test_the_keys_for_scripts_stay():

@@ -26,24 +26,24 @@ _SPARK = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
-"""As in tests/conftest.py."""
+"""Same values as in tests/conftest.py."""
 
 _LONGEST = 1800
-"""Seconds after which a case is taken to hang."""
+"""Timeout of a case, in seconds."""
 
 
 def main() -> int:
-    """Run what is asked for; return 1 when something fails."""
-    asked = _arguments()
-    if asked.pairs:
-        print("\n".join(map(str, min((all_pairs(SAMPLED, seed) for seed in range(asked.pairs)), key=len))))
+    """Run the selected cases; return 1 if any fails."""
+    arguments = _arguments()
+    if arguments.pairs:
+        print("\n".join(map(str, min((all_pairs(SAMPLED, seed) for seed in range(arguments.pairs)), key=len))))
         return 0
     with tempfile.TemporaryDirectory() as folder:
         local = load_settings(None, "local", {})
         options = {**local.spark, **_SPARK, "spark.sql.warehouse.dir": folder}
         spark = start_spark(local.model_copy(update={"spark": options}), app="matrix")
         try:
-            failures = [found for case in _cases(asked) if (found := _run(spark, case, asked.shrink))]
+            failures = [found for case in _cases(arguments) if (found := _run(spark, case, arguments.shrink))]
         finally:
             stop_spark(spark)
     print(f"{len(failures)} failed")
@@ -62,7 +62,7 @@ def _run(spark: SparkSession, case: Case, tries: int) -> Failure | None:
 
 
 def _guarded(spark: SparkSession, case: Case) -> Failure | None:
-    """Run a case; if it hangs, end the process, which then says where it was."""
+    """Run a case; if it hangs, end the process with a traceback."""
     faulthandler.dump_traceback_later(_LONGEST, exit=True)
     try:
         return run_case(spark, case)
@@ -70,14 +70,16 @@ def _guarded(spark: SparkSession, case: Case) -> Failure | None:
         faulthandler.cancel_dump_traceback_later()
 
 
-def _cases(asked: argparse.Namespace) -> list[Case]:
-    if asked.settings is not None:
-        lanes = tuple(range(LANES)) if asked.lanes is None else _numbers(asked.lanes)
-        return [Case(parsed(asked.settings), asked.seed, lanes, _numbers(asked.without), asked.short)]
+def _cases(arguments: argparse.Namespace) -> list[Case]:
+    if arguments.settings is not None:
+        lanes = tuple(range(LANES)) if arguments.lanes is None else _numbers(arguments.lanes)
+        return [Case(parsed(arguments.settings), arguments.seed, lanes, _numbers(arguments.without), arguments.short)]
     rows = sample()
-    rng = random.Random(asked.seed)
-    more = [drawn(rng, row) for _ in range(asked.night) for row in rows] if asked.night else rows
-    return [Case(row, asked.seed + number, short=asked.short) for number, row in enumerate(more)][asked.first :]
+    rng = random.Random(arguments.seed)
+    more = [drawn(rng, row) for _ in range(arguments.night) for row in rows] if arguments.night else rows
+    return [Case(row, arguments.seed + number, short=arguments.short) for number, row in enumerate(more)][
+        arguments.first :
+    ]
 
 
 def _numbers(text: str) -> tuple[int, ...]:

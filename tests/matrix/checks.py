@@ -1,4 +1,4 @@
-"""Holds what the engine committed against the oracle: every version of silver, its history, and the rows aside."""
+"""Compares the engine's commits with the oracle: every version of silver, its history, and the side table."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.matrix.oracle import Oracle, State, comparable
 
 START, END = "__START_AT", "__END_AT"
 POSITION, ROW_KEY = "_position", "_row_key"
-ASIDE = ("_present", "_reasons", POSITION)
-"""Columns of ours beside the rows that are aside."""
+SIDE_COLUMNS = ("_present", "_reasons", POSITION)
+"""Columns that the engine adds to rows in the side table."""
 
 HOLDS = {
     "none": (),
@@ -31,14 +31,14 @@ HOLDS = {
     "snapshot": ("UNDECODABLE_FRAME",),
     "conflict": ("UNEXPLAINED", "DUPLICATE_KEY", "NULL_KEY"),
 }
-"""What may hold a table, by what is wrong with its source."""
+"""Error classes that may hold a table, by fault of its source."""
 
 
 class Different(AssertionError):
-    """The engine did something else than the oracle says.
+    """The engine and the oracle differ.
 
     Args:
-        kind: In a few words, the same for the same mistake.
+        kind: Short description, equal for equal mistakes.
     """
 
     def __init__(self, kind: str, detail: object = "") -> None:
@@ -48,7 +48,7 @@ class Different(AssertionError):
 
 @dataclass(frozen=True)
 class Phase:
-    """What of the settings may change while the story lasts."""
+    """Settings that may change during a story."""
 
     mended: bool = False
     loose: bool = False
@@ -61,16 +61,16 @@ class Checks:
         self.layout, self.settings, self.oracle = layout, layout.settings, oracle
         self._places, self._feed = places, feed
         self._judged: list[Phase] = []
-        """By version of the table, the rules its rows were judged by."""
+        """By table version, the rules that its rows were checked against."""
         self._phase = Phase()
         self.position = -1
-        """Position the table had reached at the last look."""
+        """Position that the table had reached at the last `look`."""
 
     def look(self, phase: Phase, *, rebuilt: bool = False) -> None:
-        """Compare every version that was committed since the last look, by processes with these settings.
+        """Compare every version committed since the last call, by processes with these settings.
 
         Args:
-            rebuilt: A rebuild was among them: all rows were judged anew.
+            rebuilt: One of the commits was a rebuild, which checks all rows against the rules again.
         """
         self._phase = phase
         opened = open_table(self._place())
@@ -96,7 +96,7 @@ class Checks:
         return truth.at[position]
 
     def compare(self, faults: Mapping[str, SilverfoldError]) -> None:
-        """Compare how far the table came, what holds it, its history, and the rows aside."""
+        """Compare the table's position, its hold, its history and its side table."""
         truth = self.oracle.replay()
         least, most = self._bounds(truth.at, truth.restarts)
         found = {name: f"{error.error_class}: {error}" for name, error in faults.items()}
@@ -109,14 +109,14 @@ class Checks:
         if not truth.blocked and self.position == truth.last and found:
             raise Different("something holds the table, and nothing may", found)
         if self.position >= 0:
-            self._compare_aside()
+            self._compare_side_table()
             self._compare_history()
 
     def _bounds(self, at: Mapping[int, State], restarts: Collection[int]) -> tuple[int, int]:
-        """Return between which positions the table must be.
+        """Return the lowest and highest position at which the table may be.
 
-        It must come to the last update after which it may be shown; at least to the first after which it may not, where
-        cuts end on their own account, or where the changes' own order hides since when it may not.
+        The table must reach the last update after which it may be shown. Where cuts end on their own, or where the
+        source's order hides the first update after which it may not be shown, reaching that update is enough.
         """
         least, stuck = -1, False
         right = [end for end, state in at.items() if not self._is_wrong(state)]
@@ -130,7 +130,7 @@ class Checks:
         return self.settings.schema != "same" and not self.settings.snapshots
 
     def _is_wrong(self, state: State) -> bool:
-        """Tell whether the table may not be like this: two rows on a key, or one that fails a rule it must not."""
+        """Return whether the state is forbidden: two rows with one key, or a row that fails a rule it must meet."""
         unique = self.layout.source.unique
         named = [tuple(comparable({name: row[name]}) for name in unique) for row in state.values()] if unique else []
         if len(set(named)) < len(named) or any(row[name] is None for row in state.values() for name in unique):
@@ -141,20 +141,20 @@ class Checks:
     def _fails(self, row: Mapping[str, Any], phase: Phase) -> bool:
         return any(not rule.met(row) for rule in self.layout.rules(loose=phase.loose).values())
 
-    def _silver(self, state: State, phase: Phase, *, aside: bool = False) -> list[Any]:
-        """Return the rows the table has, or keeps aside."""
-        keeps_out = self.settings.rules in ("quarantine", "loosened")
-        out = {key for key, row in state.items() if keeps_out and self._fails(row, phase)}
-        return [self._row(key, row) for key, row in state.items() if (key in out) is aside]
+    def _silver(self, state: State, phase: Phase, *, in_side_table: bool = False) -> list[Any]:
+        """Return the rows of the table, or those of its side table."""
+        quarantines = self.settings.rules in ("quarantine", "loosened")
+        out = {key for key, row in state.items() if quarantines and self._fails(row, phase)}
+        return [self._row(key, row) for key, row in state.items() if (key in out) is in_side_table]
 
     def _row(self, key: Sequence[Any], row: Mapping[str, Any], **others: Any) -> Any:
         named = {ROW_KEY: key[0]} if self.settings.deephaven else dict(zip(self.layout.keys, key, strict=True))
         return comparable({**named, **row, **others})
 
-    def _compare_aside(self) -> None:
+    def _compare_side_table(self) -> None:
         opened = beside(self._places, self._feed, TABLE, "aside").counts
-        found = [] if opened is None else [self._whole(row, leave=ASIDE) for row in self._rows(opened)]
-        self._same("rows aside", found, self._silver(self._state(self.position), self._judged[-1], aside=True))
+        found = [] if opened is None else [self._whole(row, leave=SIDE_COLUMNS) for row in self._rows(opened)]
+        self._same("rows aside", found, self._silver(self._state(self.position), self._judged[-1], in_side_table=True))
 
     def _compare_history(self) -> None:
         if not self.settings.keeps_history:
@@ -181,7 +181,7 @@ class Checks:
         return rows
 
     def _whole(self, row: Mapping[str, Any], leave: Collection[str] = ()) -> Any:
-        """Return a row with the columns that are still to come."""
+        """Return a row with the columns that are added later."""
         coming = dict.fromkeys(self.layout.later)
         return comparable({**coming, **{name: value for name, value in row.items() if name not in leave}})
 
@@ -194,7 +194,7 @@ class Checks:
 
 
 def _end_of(ends: Sequence[int]) -> Callable[[int], int]:
-    """Return what tells the end of the update that a position lies in."""
+    """Return a function from a position to the end of its update."""
     return lambda position: next((end for end in ends if end >= position), position)
 
 

@@ -1,4 +1,4 @@
-"""One feed's engine: builds, rebuilds and maintenance by processes that come, go and die."""
+"""The engine of one feed: builds, rebuilds and maintenance in processes that start, end and die."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Found = TypeVar("Found")
 
 
 class Engine:
-    """One feed, whose table is that of a story."""
+    """The engine of a feed with the table of a story."""
 
     def __init__(self, spark: SparkSession, folder: Path, layout: Layout) -> None:
         self.layout, self.settings, self.phase = layout, layout.settings, Phase()
@@ -44,11 +44,11 @@ class Engine:
         self._careful = False
 
     def change(self, phase: Phase) -> None:
-        """Go on with other settings: by a new process."""
+        """Continue in a new process with other settings."""
         self.phase, self._running = phase, None
 
     def dying(self, death: Death | None, work: Callable[[], Found]) -> Found | None:
-        """Return what the work returns; None where the process dies of it."""
+        """Run the work; return its result, or None if the process dies."""
         if death is None:
             return work()
         try:
@@ -59,9 +59,9 @@ class Engine:
             return None
 
     def build(self) -> Mapping[str, SilverfoldError]:
-        """Apply what has landed, by the process that runs or by a new one; return what holds which table."""
+        """Apply the landed frames, in the running process or a new one; return the error of each held table."""
         running = self._running
-        if running is None or running.connector != self.connector():  # there are other frames now that it misreads
+        if running is None or running.connector != self.connector():  # other frames are misread now
             running = FeedBuild(lambda: self._spark, self._conf(), self.connector(), self.feed())
         self._running = running if self.settings.process == "same" else None
         return run_once(running)
@@ -80,14 +80,14 @@ class Engine:
         ).run()
 
     def be_away(self) -> None:
-        """Take the table out of the feed while another is built and frames are dropped; then put it back."""
+        """Remove the table from the feed while another is built and frames are dropped; then add it again."""
         self._running, self._tables = None, (OTHER,)
         self.build()
         self.maintain()
         self._running, self._tables = None, (TABLE, OTHER)
 
     def skip_bad_frames(self) -> None:
-        """Leave out by hand what holds the table and cannot be read."""
+        """Skip the undecodable frames that hold the table, as an operator would."""
         feed = self.landing.feed_name
         for hold in holds(self.places, feed, TABLE):
             if hold.position in self.landing.bad:
@@ -112,7 +112,7 @@ class Engine:
         )
 
     def _expectation(self, name: str, condition: str) -> dict[str, str]:
-        """Return the setting that makes a table do what the history is to show: one rule that fails raises an error."""
+        """Return a rule's expectation, as the settings require; with ``fail``, the rule "quoted" raises an error."""
         if self.settings.rules != "fail":
             return {"condition": condition, "action": "quarantine"}
         if name == "quoted" and not self.phase.mended:
@@ -120,7 +120,7 @@ class Engine:
         return {"condition": condition, "action": "warn" if self.phase.mended else "fail"}
 
     def _conf(self, *, whole: bool = False) -> Conf:
-        """Return the settings; whoever comes after a dead process takes smaller cuts, as after one without memory."""
+        """Return the settings; after a death, cuts are smaller, as after running out of memory."""
         tiny = (self.settings.cuts == "tiny" or self._careful) and not self.phase.mended and not whole
         self._careful = self._careful and whole
         frames = (12 if self.settings.deephaven else 3) if tiny else 200_000

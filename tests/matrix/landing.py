@@ -1,4 +1,4 @@
-"""Lands a story's steps in bronze as its source's receiver would, and says where each update ends."""
+"""Lands the steps of a story in bronze as the source's receiver would; returns the end of each update."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.matrix.lanes import FAR, KEYS
 from tests.matrix.layout import Layout
 from tests.matrix.steps import Change, Connect, Snapshot, Update
 from tests.matrix.values import DOMAINS
-from tests.support import change_model, told
+from tests.support import change_model, stub_connector
 from tests.support.landed_history import LandedHistory
-from tests.support.told import ToldConnector, ToldFeed, ToldHistory, ToldOptions, ToldTable
+from tests.support.stub_connector import StubConnector, StubFeed, StubHistory, StubOptions, StubTable
 
 TABLE, OTHER = "t", "u"
-"""The table of the story, and one that is built while the other is out of the feed."""
+"""The table of the story, and one that is built while the first is out of the feed."""
 
 _SPARK = {
     "long": T.LongType(),
@@ -40,16 +40,16 @@ _GARBAGE = b"{"
 
 
 class Landing(ABC):
-    """A feed's bronze, as it grows."""
+    """The growing bronze of a feed."""
 
     feed_name: str
 
     def __init__(self, layout: Layout, places: Places) -> None:
         self.layout, self.places = layout, places
         self.misread: set[int] = set()
-        """Positions of frames that are good, but cannot be read until the decoder is put right."""
+        """Positions of valid frames that the decoder cannot read until it is fixed."""
         self.bad: set[int] = set()
-        """Positions of frames that nothing can read."""
+        """Positions of invalid frames."""
 
     @abstractmethod
     def connect(self, step: Connect) -> None: ...
@@ -60,11 +60,11 @@ class Landing(ABC):
 
     @abstractmethod
     def update(self, update: Update) -> int:
-        """Land an update; return where it ends."""
+        """Land an update; return its end position."""
 
     @abstractmethod
     def snapshot(self, snapshot: Snapshot) -> int:
-        """Land a snapshot; return where it ends."""
+        """Land a snapshot; return its end position."""
 
     @abstractmethod
     def other(self) -> None:
@@ -72,30 +72,30 @@ class Landing(ABC):
 
     @abstractmethod
     def land(self) -> None:
-        """Commit what has been sent."""
+        """Commit the frames sent."""
 
     @abstractmethod
     def connector(self, *, misreads: bool) -> Connector: ...
 
     @abstractmethod
     def feed(self, tables: Iterable[str], settings: Mapping[str, Any]) -> Feed:
-        """Return the feed with these tables; the settings are those of the story's own."""
+        """Return the feed with these tables; the settings apply to the story's table."""
 
 
-class ToldLanding(Landing):
-    """The tests' own source."""
+class StubLanding(Landing):
+    """Landing of the stub connector."""
 
-    feed_name = told.FEED
+    feed_name = stub_connector.FEED
 
     def __init__(self, layout: Layout, places: Places) -> None:
         super().__init__(layout, places)
-        self._feed = ToldFeed(places)
-        self._table = ToldHistory(places, feed=self._feed, stream=TABLE)
-        self._other = ToldHistory(places, feed=self._feed, stream=OTHER)
+        self._feed = StubFeed(places)
+        self._table = StubHistory(places, feed=self._feed, stream=TABLE)
+        self._other = StubHistory(places, feed=self._feed, stream=OTHER)
 
     def connect(self, step: Connect) -> None:
         if step.torn:
-            self._table.torn(self._told(step.torn))
+            self._table.torn(self._model_changes(step.torn))
         self._feed.connect()
         self._table.columns(self._row(step.columns))
 
@@ -108,7 +108,7 @@ class ToldLanding(Landing):
             inner = Boundary.BEGIN if at == 0 else Boundary.END if at == last else Boundary.INSIDE
             sequences = [None if change.sequence is None else f"{change.sequence:06}" for change in frame]
             unreadable = at == update.bad and update.ends != "fix"
-            body = _GARBAGE if unreadable else told.body_of(self._told(frame), sequences)
+            body = _GARBAGE if unreadable else stub_connector.body_of(self._model_changes(frame), sequences)
             end = self._table.inside(body, inner if last else Boundary.WHOLE)
             if at == update.bad:
                 (self.bad if unreadable else self.misread).add(end)
@@ -134,7 +134,7 @@ class ToldLanding(Landing):
 
     def connector(self, *, misreads: bool) -> Connector:
         kind = self.layout.settings.kind
-        return ToldConnector(
+        return StubConnector(
             continuity="resync" if kind == "keyed" else "resume",
             snapshots=kind == "keyed",
             has_partial_updates=self.layout.settings.sends == "partial",
@@ -145,18 +145,18 @@ class ToldLanding(Landing):
         )
 
     def feed(self, tables: Iterable[str], settings: Mapping[str, Any]) -> Feed:
-        own = ToldTable(source="T", **settings)
-        every = {TABLE: own, OTHER: ToldTable(source="U")}
-        return Feed(self.feed_name, self.feed_name, "unused", ToldOptions(), {name: every[name] for name in tables})
+        own = StubTable(source="T", **settings)
+        every = {TABLE: own, OTHER: StubTable(source="U")}
+        return Feed(self.feed_name, self.feed_name, "unused", StubOptions(), {name: every[name] for name in tables})
 
     def _row(self, version: int) -> T.StructType:
         return _struct(self.layout.columns(version))
 
-    def _told(self, changes: Iterable[Change]) -> list[change_model.Change]:
+    def _model_changes(self, changes: Iterable[Change]) -> list[change_model.Change]:
         return [change_model.Change(0, change.op, change.key, self._of(change), change.old_key) for change in changes]
 
     def _of(self, change: Change) -> Mapping[str, Any]:
-        """Return what a change carries: now with the key's columns, now without, as sources do."""
+        """Return the cells that a change carries, at random with or without the key columns, as sources do."""
         if change.op == "delete":
             return {}
         without = change.op == "update" and self.layout.settings.sends == "partial" and len(change.sent) % 2
@@ -167,7 +167,7 @@ class ToldLanding(Landing):
 
 
 class DeephavenLanding(Landing):
-    """Deephaven's own transport."""
+    """Landing of the Deephaven connector."""
 
     feed_name = "market"
 
@@ -185,7 +185,7 @@ class DeephavenLanding(Landing):
         self._history.connect()
 
     def columns(self) -> None:
-        """Change the table's columns: the server says so when it answers a subscription."""
+        """Change the table's columns, as announced in the next subscribe response."""
         self._history.columns = {**self._history.columns, TABLE: self._columns(1)}
         self._history.connect()
 
@@ -223,7 +223,7 @@ class DeephavenLanding(Landing):
         return Feed(self.feed_name, "deephaven", "unused", DeephavenOptions(), {name: every[name] for name in tables})
 
     def _begin(self, changes: Iterable[Change]) -> None:
-        """Send an update but for its end: what it removes, adds, and modifies."""
+        """Send an update without its end: removed, added and modified rows."""
         found: dict[str, dict[int, Mapping[str, Any]]] = {"delete": {}, "insert": {}, "update": {}}
         for change in changes:
             found[change.op][change.key[0]] = self._cells(change.sent)
@@ -245,12 +245,12 @@ class DeephavenLanding(Landing):
 
 
 def landing(layout: Layout, places: Places) -> Landing:
-    """Return the landing of a story with such columns."""
-    return (DeephavenLanding if layout.settings.deephaven else ToldLanding)(layout, places)
+    """Return the landing for a story with this layout."""
+    return (DeephavenLanding if layout.settings.deephaven else StubLanding)(layout, places)
 
 
 def _ranges(keys: Sequence[int]) -> list[tuple[int, int]]:
-    """Return keys as ranges; those of the first lane, when all go, as one that is wider than any list of keys."""
+    """Return keys as ranges; all keys of the first lane become a single range, wider than any list of keys."""
     far = [key for key in keys if key >= FAR]
     near = [(key, key) for key in keys if key < FAR]
     return [*near, (10**9, FAR + KEYS)] if len(far) == KEYS else [*near, *((key, key) for key in far)]

@@ -1,4 +1,4 @@
-"""Small independent histories, many to a table: each has a few keys of its own and a random source of its own."""
+"""Lanes: small independent histories sharing a table, each with its own few keys and random generator."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from tests.matrix.oracle import Table
 from tests.matrix.steps import Change, Key
 
 KEYS = 4
-"""Keys of a lane."""
+"""Number of keys in a lane."""
 FAR = 10**12
-"""Row key of the first lane's first row, where rows are named by position: far from the others'."""
+"""Row key of the first lane's first row in positional tables, far from all others."""
 
 What = Literal["insert", "update"]
 
 
 class Lane:
-    """One history: what its source does next.
+    """One history: draws the next changes of its source.
 
     Args:
-        seed: Of the whole; a lane does the same whichever others there are.
-        explained: Its changes expect what is there.
+        seed: Seed of the story; a lane does not depend on the other lanes.
+        explained: Its changes are consistent with the existing rows.
     """
 
     def __init__(self, seed: int, number: int, layout: Layout, *, explained: bool) -> None:
@@ -36,7 +36,7 @@ class Lane:
 
     @property
     def rows(self) -> dict[Key, dict[str, Any]]:
-        """What is there at the source."""
+        """The rows at the source."""
         return self.table.rows
 
     def key(self, number: int) -> Key:
@@ -46,12 +46,12 @@ class Lane:
         return self.layout.key(KEYS * self.number + number)
 
     def fill(self) -> None:
-        """Let some rows be there that nobody has heard of."""
+        """Add some rows without changes for them."""
         for number in self.rng.sample(range(KEYS), 3):
             self._note([self._insert(number)])
 
     def changes(self, *, moves: bool = True) -> list[Change]:
-        """Return what happens next, in one frame; sometimes nothing."""
+        """Return the next changes, for one frame; sometimes none."""
         wanted = self.rng.sample(range(KEYS), self.rng.choice([0, 1, 1, 2]))
         moving = moves and self.layout.settings.moves == "yes" and self.rng.random() < 0.4
         if moving and not self._by_position:
@@ -65,18 +65,18 @@ class Lane:
         return self._note(sorted(found, key=lambda change: order[change.op]) if self._by_position else found)
 
     def change(self) -> list[Change]:
-        """Return what happens next to one key alone."""
+        """Return the next changes, of one key only."""
         return self._note(self._one(self.rng.randrange(KEYS)))
 
     def clear(self) -> None:
-        """Let no row be there any more, without a word."""
+        """Remove all rows without changes for them."""
         self.table.rows = {}
 
     def fails(self, what: What, cell: Mapping[str, Any]) -> list[Change]:
-        """Return a change by which a row fails the rules, if one is possible.
+        """Return a change after which a row fails the rules, if possible.
 
         Args:
-            cell: What is wrong with the row.
+            cell: The cells that fail the rules.
         """
         there = self._there()
         if what == "update" and there:
@@ -94,11 +94,11 @@ class Lane:
         return self._note([self._mend(key) for key in bad])
 
     def deletes(self, changed: list[Change]) -> list[Change]:
-        """Return the end of rows that were changed."""
+        """Return deletes of the changed rows."""
         return self._note([Change("delete", change.key) for change in changed])
 
     def conflicts(self) -> list[Change]:
-        """Return a change that contradicts what is there, which changes nothing at the source; or doubles a key."""
+        """Return an inconsistent change, which does not affect the source; or changes that duplicate a key."""
         there = self._there()
         if self.layout.carries_keys:
             return self._doubles()
@@ -108,7 +108,7 @@ class Lane:
         return [Change("delete", self.key(self.rng.choice(free)))] if free else []
 
     def parts(self) -> list[Change]:
-        """Return changes after which no two rows have one key."""
+        """Return changes after which keys are unique again."""
         if not self.layout.carries_keys:
             return []
         names, seen, found = list(self.layout.keys), set[Key](), list[Change]()
@@ -128,7 +128,7 @@ class Lane:
         return [number for number in range(KEYS) if self.key(number) in self.rows]
 
     def _one(self, number: int) -> list[Change]:
-        """Return what happens to one key."""
+        """Return a change of one key."""
         there, key = self.key(number) in self.rows, self.key(number)
         wild = not self.explained and self.rng.random() < 0.15
         deletes = 3 if self.layout.source.source_ordered else 1
@@ -156,7 +156,7 @@ class Lane:
         return Change("update", key, self._sent(self.layout.cells(self.rng, self.version, good=True), whole=True))
 
     def _sent(self, cells: dict[str, Any], *, whole: bool = False) -> dict[str, Any]:
-        """Return what is sent of the cells: all of a row, or some."""
+        """Return the cells sent: a complete row, or some of them."""
         if self.layout.settings.sends == "whole":
             return {**self.layout.cells(self.rng, self.version, good=self.good), **cells}
         if whole or len(cells) == 1:
@@ -165,7 +165,7 @@ class Lane:
         return {name: value for name, value in cells.items() if name in some}
 
     def _moves(self) -> list[Change]:
-        """Return a move to a free key, a swap, or a chain, of rows that are there."""
+        """Return a move to a free key, a swap, or a chain of moves, of existing rows."""
         there = self._there()
         free = [number for number in range(KEYS) if number not in there]
         self.rng.shuffle(there)
@@ -180,14 +180,14 @@ class Lane:
         return self._update(self.key(to))._replace(old_key=self.key(origin))
 
     def _free_key(self, number: int) -> dict[str, Any]:
-        """Return key columns that no row of the lane has, where rows carry them."""
+        """Return key cells not used in the lane, if rows carry their keys."""
         names = list(self.layout.keys)
         taken = [tuple(row[name] for name in names) for row in self.rows.values()]
         pool = [self.layout.key(KEYS * ((KEYS + 1) * self.number + each) + number) for each in range(KEYS + 1)]
         return dict(zip(names, self.rng.choice([key for key in pool if key not in taken]), strict=True))
 
     def _swap(self, busy: set[Key]) -> list[Change]:
-        """Return changes by which a row takes a key nobody has, or that of another, which takes its or another one."""
+        """Return a move to a free key, a move that another row follows to the freed key, or a swap of two keys."""
         names = list(self.layout.keys)
         there = [number for number in self._there() if self.key(number) not in busy]
         if not there:
@@ -206,8 +206,8 @@ class Lane:
         if len(there) < 2:
             return []
         rules = self.layout.rules(loose=False).values()
-        aside = [number for number in there if not all(rule.met(self.rows[self.key(number)]) for rule in rules)]
-        taken = self.rng.choice(aside or there)  # a row that the rules keep out has its key nevertheless
+        failing = [number for number in there if not all(rule.met(self.rows[self.key(number)]) for rule in rules)]
+        taken = self.rng.choice(failing or there)  # a quarantined row still occupies its key
         other, one = self.key(taken), self.key(self.rng.choice([number for number in there if number != taken]))
         if self.rng.random() < 0.3:
             return self._note([Change("update", one, {names[0]: None})])

@@ -1,4 +1,4 @@
-"""What the columns of a history's table are called, what they hold, and by which rules its rows are judged."""
+"""Names and types of the columns of a story's table, and its rules."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NAMES = {
     "ours": (("N", "row", "key"), ("ended", "order", "op", "t", "said"), "s"),
     "odd": (("Row", "a`b", "c d"), ("te.xt", "Größe", "1", "FROM", "it's"), ",;{`} (\n\t="),
 }
-"""Names of key columns, of value columns (`_VALUES`), and of one that comes later. Odd ones need column mapping."""
+"""Names of key columns, of value columns (`_VALUES`), and of one added later. Odd names need column mapping."""
 
 _VALUES = ("text", "int", "double", "time", "binary")
 
 STRICT, LOOSE = 2, 3
-"""What the number of a row must be below."""
+"""Upper bounds of a row's number column under the strict and the loose rules."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Layout:
 
     @cached_property
     def keys(self) -> dict[str, str]:
-        """Key columns and their types; none where the position is the key."""
+        """Key columns and their types; empty if the position is the key."""
         names, _, _ = _NAMES[self.settings.names]
         return dict(zip(names, self.settings.key_types, strict=False))
 
     @cached_property
     def values(self) -> dict[str, str]:
-        """The other columns at first."""
+        """The initial value columns."""
         _, names, _ = _NAMES[self.settings.names]
         kinds = dict(zip(names, _VALUES, strict=True))
         if self.settings.deephaven:
@@ -50,7 +50,7 @@ class Layout:
 
     @cached_property
     def later(self) -> dict[str, str]:
-        """The other columns once they have changed."""
+        """The value columns after their change."""
         if self.settings.schema == "widened":
             return {**self.values, self.number: "long"}
         more = _NAMES[self.settings.names][2]
@@ -66,16 +66,16 @@ class Layout:
 
     @property
     def carries_keys(self) -> bool:
-        """The rows themselves have the keys, and the source names them by position."""
+        """Whether rows carry key columns although the source identifies them by position."""
         return self.settings.kind == "positional-keys"
 
     def columns(self, version: int) -> dict[str, str]:
-        """Return all columns of the source and their types."""
+        """Return all source columns and their types."""
         return {**self.keys, **(self.later if version else self.values)}
 
     @cached_property
     def source(self) -> Source:
-        """Return what the oracle must know."""
+        """Return the source's description for the oracle."""
         carried = tuple(self.keys) if self.carries_keys else ()
         return Source(
             columns=(*carried, *self.later),
@@ -86,7 +86,7 @@ class Layout:
         )
 
     def key(self, number: int) -> Key:
-        """Return the values of the key columns that no other number gives."""
+        """Return key values that are unique to the number."""
         kinds, nasty, deephaven = list(self.keys.values()), self.settings.values == "nasty", self.settings.deephaven
         if kinds[0] == "boolean":
             rest = [DOMAINS[kind].key(number // 2, nasty=nasty, deephaven=deephaven) for kind in kinds[1:]]
@@ -97,10 +97,10 @@ class Layout:
         return tuple(DOMAINS[kind].key(number, nasty=nasty, deephaven=deephaven) for kind in kinds)
 
     def cells(self, rng: random.Random, version: int, *, good: bool) -> dict[str, Any]:
-        """Return cells for every column but the keys.
+        """Return cells for every column except the keys.
 
         Args:
-            good: They meet the rules; otherwise they may or may not.
+            good: The cells meet the rules; otherwise they may or may not.
         """
         nasty, deephaven = self.settings.values == "nasty", self.settings.deephaven
         kinds = self.later if version else self.values
@@ -108,11 +108,11 @@ class Layout:
         far = [2**40] if version and self.settings.schema == "widened" and not self.rules(loose=True) else []
         cells[self.number] = rng.choice([None, 0, 1, *([] if good else [2, 2, 3]), *far])
         while good and not all(rule.met(cells) for rule in self.rules(loose=False).values()):
-            cells[self.text] = DOMAINS["text"].reference(rng.randrange(3))
+            cells[self.text] = DOMAINS["text"].ordinary(rng.randrange(3))
         return cells
 
     def rules(self, *, loose: bool) -> dict[str, Rule]:
-        """Return the rules by name. Looser, they let every row be that was let be before."""
+        """Return the rules by name. The loose ones accept every row that the strict ones accept."""
         if self.settings.rules == "none":
             return {}
         text, number = (f"`{name.replace('`', '``')}`" for name in (self.text, self.number))
@@ -123,7 +123,7 @@ class Layout:
         dated = f"coalesce(try_to_date({text}, 'dd/MM/yyyy') < DATE'2024-01-01', TRUE)"
         return {
             "small": small,
-            # what fails it comes to NULL, which fails it as FALSE would
+            # failing rows give NULL, which fails the rule like FALSE
             "quoted": Rule(
                 f"nullif(coalesce({text} NOT IN ('it''s', '${{x}}'), TRUE), FALSE)",
                 lambda row: row[self.text] not in ("it's", "${x}"),

@@ -1,4 +1,4 @@
-"""Lives a story through: every step is taken by the engine and told to the oracle, and what came of it compared."""
+"""Runs a story: every step goes to the engine and the oracle, and the results are compared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.sizes import as_if_large
 
 
 class Life:
-    """One table's life, in a warehouse of its own."""
+    """The life of one table in its own warehouse."""
 
     def __init__(self, spark: SparkSession, folder: Path, settings: Settings, seed: int) -> None:
         layout = Layout(settings)
@@ -35,10 +35,10 @@ class Life:
         self._rng = random.Random(f"{seed}/life")
 
     def live(self, steps: Iterable[Step]) -> None:
-        """Take the steps; then put right what is wrong, build, and verify.
+        """Run the steps; then repair all faults, build, and verify.
 
         Raises:
-            Different: Something is not as the oracle says.
+            Different: The engine and the oracle differ.
         """
         with time_zone(self.settings.zone):
             for step in steps:
@@ -49,7 +49,7 @@ class Life:
 
     @singledispatchmethod
     def take(self, step: Step) -> None:
-        """Take one step."""
+        """Run one step."""
         raise TypeError(step)
 
     @take.register
@@ -100,13 +100,13 @@ class Life:
     @take.register
     def _(self, step: Mend) -> None:
         if self.settings.fault == "mended" and not self.engine.phase.mended:
-            self.take(Build())  # nobody leaves out what holds nothing yet
+            self.take(Build())  # only a frame that holds the table can be skipped
             self.engine.skip_bad_frames()
         self.engine.change(Phase(mended=True, loose=self.engine.phase.loose))
         self.oracle.mended = True
 
     def _build(self) -> Mapping[str, SilverfoldError]:
-        """Build, now and then as if it were a lot: a table's cuts may be of any size."""
+        """Build, sometimes treating the cut as large, since a table's cuts may have any size."""
         with as_if_large(wanted=self._rng.random() < 0.4):
             return self.engine.build()
 
@@ -119,7 +119,7 @@ class Life:
 
 @contextmanager
 def time_zone(name: str) -> Iterator[None]:
-    """Let the process be in a time zone inside the block."""
+    """Set the time zone of the process inside the block."""
     before = os.environ.get("TZ")
     os.environ["TZ"] = name
     time.tzset()

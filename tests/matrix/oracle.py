@@ -1,7 +1,7 @@
-"""Says what a table must be after every update: a dictionary of rows, and nothing of the engine.
+"""Computes the expected table after every update: a dictionary of rows, independent of the engine.
 
-It is told what landed, with the position of each update's end, and how what is wrong was put right. `Oracle.replay`
-goes through all of it from the beginning.
+Receives the landed updates, with their end positions, and how faults were repaired. `Oracle.replay` replays all of it
+from the beginning.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _EXACT = Context(prec=80)
 Row: TypeAlias = dict[str, Any]
 State: TypeAlias = dict[Key, Row]
 Version: TypeAlias = tuple[Key, Row, int, int | None]
-"""A row, where it begins, and where it ends."""
+"""Key, row, start position, and end position if it has ended."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class Rule:
 
 @dataclass(frozen=True)
 class Source:
-    """What the oracle must know of a source.
+    """Description of a source for the oracle.
 
     Args:
-        columns: Every column it ever has.
-        unique: Columns by which silver names a row, where the source does not.
-        judges: A change that nothing explains holds the table.
+        columns: All columns it ever has.
+        unique: Columns that are silver's key, where the source's key differs.
+        judges: An inconsistent change holds the table.
     """
 
     columns: tuple[str, ...]
@@ -49,31 +49,31 @@ class Source:
 
 @dataclass
 class Truth:
-    """What follows from all that landed."""
+    """Result of replaying all landed updates."""
 
     at: dict[int, State] = field(default_factory=dict)
-    """The table at the end of every update that can be reached, in order."""
+    """The table after every reachable update, by end position, in order."""
     restarts: set[int] = field(default_factory=set)
-    """Those that are snapshots' ends."""
+    """End positions of snapshots among them."""
     blocked: list[int] = field(default_factory=list)
-    """Ends of updates that cannot be applied, for now or for good."""
+    """End positions of updates that cannot be applied, temporarily or permanently."""
     versions: list[Version] = field(default_factory=list)
 
     @property
     def last(self) -> int:
-        """Position of the last end that can be reached; -1 for none."""
+        """The last reachable end position; -1 if none."""
         return max(self.at, default=-1)
 
 
 class Table:
-    """Rows by key, changed one after another; notes which keys were touched since the last look."""
+    """Rows by key, changed one by one; records the keys touched since the last call of `touched`."""
 
     def __init__(self, source: Source) -> None:
         self.source, self.rows, self.before = source, State(), dict[Key, Row | None]()
         self.unexplained = False
 
     def take(self, changes: Iterable[Change]) -> None:
-        """Take the changes of one frame: those that move rows all leave before they arrive."""
+        """Apply the changes of one frame: all moved rows leave their keys before any arrives."""
         displaced = State()
         for change in changes:
             if change.op == "insert":
@@ -87,7 +87,7 @@ class Table:
                 self._move(change, displaced)
 
     def touched(self) -> list[tuple[Key, Row | None, Row | None]]:
-        """Return the keys touched since the last look, with the rows that were and are there."""
+        """Return the keys touched since the last call, with their previous and current rows."""
         found = [(key, before, self.rows.get(key)) for key, before in self.before.items()]
         self.before.clear()
         return found
@@ -122,14 +122,14 @@ class Table:
 
 @dataclass
 class _Landed:
-    """An update or a snapshot; of None an epoch begins."""
+    """An update or a snapshot; None begins an epoch."""
 
     end: int
     what: Update | Snapshot | None
 
 
 class Oracle:
-    """What landed, and what became of it so far."""
+    """The landed updates, and their outcome so far."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -144,13 +144,13 @@ class Oracle:
         self._landed.append(_Landed(end, what))
 
     def reached(self, position: int) -> None:
-        """Note how far the table is: what a snapshot has passed by then is passed for good."""
+        """Record the table's position: frames superseded by a snapshot up to there remain so."""
         truth = self.replay()
         over = max((end for end in truth.restarts if end <= position), default=-1)
         self._passed.update(end for end in truth.blocked if end <= over)
 
     def replay(self, *, through: int | None = None) -> Truth:
-        """Go through all that landed, or that ends up to a position."""
+        """Replay all landed updates, or those that end at or before a position."""
         landed = [each for each in self._landed if through is None or each.end <= through]
         if self.source.source_ordered:
             return _Sequenced(self.source, self._effective).replay(landed)
@@ -158,17 +158,17 @@ class Oracle:
 
     def _replay(self, landed: Iterable[_Landed]) -> Truth:
         fold = _Fold(self.source)
-        waiting: list[Update] = []
+        pending: list[Update] = []
         synced, held = not self.source.snapshots, False
         for each in landed:
             if each.what is None:
-                synced, waiting = not self.source.snapshots, []
+                synced, pending = not self.source.snapshots, []
             elif isinstance(each.what, Snapshot):
-                overlay = [*waiting, *each.what.overlay]
+                overlay = [*pending, *each.what.overlay]
                 fold.replace(each.end, each.what, [self._effective(each.end, update) or () for update in overlay])
-                synced, held, waiting = True, False, []
+                synced, held, pending = True, False, []
             elif not synced:
-                waiting.append(each.what)
+                pending.append(each.what)
             else:
                 frames = None if held else self._effective(each.end, each.what)
                 held = frames is None or not fold.take(each.end, frames, judges=self._judges(each.end))
@@ -180,7 +180,7 @@ class Oracle:
         return self.source.judges and (not self.mended or end in self._passed)
 
     def _effective(self, end: int, update: Update) -> tuple[tuple[Change, ...], ...] | None:
-        """Return the frames that are read; None where the table cannot take the update."""
+        """Return the frames that are decoded; None if the update cannot be applied."""
         if update.bad is None:
             return update.frames
         if update.ends == "snapshot" or (update.ends != "skip" and (not self.mended or end in self._passed)):
@@ -190,14 +190,14 @@ class Oracle:
 
 
 class _Fold:
-    """Goes through what landed in order, and notes the table and its versions."""
+    """Replays updates in order, and records the table and its versions."""
 
     def __init__(self, source: Source) -> None:
         self.truth, self.table = Truth(), Table(source)
         self._began: dict[Key, int] = {}
 
     def take(self, end: int, frames: Iterable[Iterable[Change]], *, judges: bool) -> bool:
-        """Apply an update; or leave everything as it is, where something in it is unexplained and that is judged."""
+        """Apply an update; if ``judges`` and a change is inconsistent, change nothing and return False."""
         rows, self.table.unexplained = dict(self.table.rows), False
         for frame in frames:
             self.table.take(frame)
@@ -237,13 +237,13 @@ class _Fold:
 
 
 class _Sequenced:
-    """The same where the order of changes is their own: all that was heard so far, sorted."""
+    """The same for source-ordered changes: replays all changes so far, sorted by sequence."""
 
     def __init__(self, source: Source, effective: Callable[[int, Update], Any]) -> None:
         self._source, self._effective = source, effective
 
     def replay(self, landed: Iterable[_Landed]) -> Truth:
-        heard: dict[Any, Change] = {}
+        received: dict[Any, Change] = {}
         truth, held = Truth(), False
         for each in landed:
             if isinstance(each.what, Update):
@@ -252,26 +252,26 @@ class _Sequenced:
                     held = True
                     truth.blocked.append(each.end)
                     continue
-                heard |= {change.sequence: change for frame in frames for change in frame}
-                fold = self._folded(heard)
+                received |= {change.sequence: change for frame in frames for change in frame}
+                fold = self._folded(received)
                 truth.at[each.end], truth.versions = dict(fold.table.rows), fold.finish().versions
         return truth
 
-    def _folded(self, heard: Mapping[int, Change]) -> _Fold:
+    def _folded(self, received: Mapping[int, Change]) -> _Fold:
         fold = _Fold(self._source)
-        for sequence in sorted(heard):
-            fold.take(sequence, [[heard[sequence]]], judges=False)
+        for sequence in sorted(received):
+            fold.take(sequence, [[received[sequence]]], judges=False)
         return fold
 
 
 def comparable(row: Mapping[str, Any] | None) -> Any:
-    """Return the row in a form in which equal rows are equal: NaN is NaN, zero has no sign."""
+    """Return the row in comparable form: NaN equals NaN, zero has no sign."""
     if row is None:
         return None
-    return tuple((name, _plain(value)) for name, value in sorted(row.items()))
+    return tuple((name, _normalized(value)) for name, value in sorted(row.items()))
 
 
-def _plain(value: Any) -> Any:
+def _normalized(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.replace(tzinfo=None)
     if isinstance(value, Decimal):

@@ -1,4 +1,4 @@
-"""Combines the matrix's settings so that every pair of values occurs."""
+"""Pairwise combinations of the matrix's settings."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ Parameters = Mapping[str, tuple[str, ...]]
 
 
 def pairs_of(settings: Settings) -> set[Pair]:
-    """Return every pair of parameters with their values."""
+    """Return all pairs of parameters with their values."""
     return set(combinations(asdict(settings).items(), 2))
 
 
 def possible_pairs(parameters: Parameters) -> set[Pair]:
-    """Return every pair of values that can go together."""
+    """Return all compatible pairs of values."""
     every = (
         ((one, value), (other, another))
         for one, other in combinations(parameters, 2)
@@ -33,9 +33,9 @@ def possible_pairs(parameters: Parameters) -> set[Pair]:
 
 
 def all_pairs(parameters: Parameters, seed: int = 0) -> list[Settings]:
-    """Return settings in which every pair of values occurs that can.
+    """Return settings that cover every possible pair of values.
 
-    allpairspy gives up where what is left over cannot be completed: those pairs come after it, many to a row.
+    allpairspy gives up when the remaining pairs cannot be completed; these are added afterwards, many per row.
     """
     names, rng = list(parameters), random.Random(seed)
     found = AllPairs(list(parameters.values()), lambda row: _can_be(tuple(zip(names, row, strict=False)), parameters))
@@ -50,7 +50,7 @@ def all_pairs(parameters: Parameters, seed: int = 0) -> list[Settings]:
 
 
 def _filled(known: dict[str, str], left: set[Pair], parameters: Parameters, rng: random.Random) -> Settings:
-    """Return settings with these values, the others such that many of the pairs left occur."""
+    """Return settings with these values, completed to cover many of the pairs left."""
     names = [name for name in parameters if name not in known]
     for name in rng.sample(names, len(names)):
         values = [v for v in parameters[name] if _can_be((*known.items(), (name, v)), parameters)]
@@ -68,7 +68,7 @@ def _can_be(known: tuple[tuple[str, str], ...], parameters: Parameters) -> bool:
 
 @cache
 def _completed(known: tuple[tuple[str, str], ...], parameters: tuple[tuple[str, tuple[str, ...]], ...]) -> bool:
-    """Tell whether there are settings with these values: with at most three of the others not the tamest."""
+    """Return whether compatible settings with these values exist, with at most three other values not the tamest."""
     tamest = Settings(**{name: values[0] for name, values in parameters})
     start, snapshot_end = replace(tamest, **dict(known)), dict(known)
     free = [(name, value) for name, values in parameters if name not in snapshot_end for value in values[1:]]

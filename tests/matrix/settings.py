@@ -1,6 +1,6 @@
-"""What a history of the matrix is made of: parameters, their values, and which of them can go together.
+"""Settings of a story of the matrix: parameters, their values, and which of them are compatible.
 
-How they are combined is said in `tests.matrix.pairs`.
+`tests.matrix.pairs` combines them.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 PARAMETERS: dict[str, tuple[str, ...]] = {
-    # keyed: changes and snapshots; upsert: changes only; sequenced: the same, sent again or in any order.
-    # positional ones are Deephaven's: rows by position, without or with keys of the row.
+    # keyed: changes and snapshots; upsert: changes only; sequenced: upsert with changes repeated or in any order.
+    # positional kinds are Deephaven's: rows identified by position, without or with key columns.
     "kind": ("keyed", "upsert", "sequenced", "positional", "positional-keys", "positional-upsert"),
     "rules": ("none", "quarantine", "loosened", "fail"),
     "key": ("long", "text", "mixed", "times", "row", "decimal", "date", "time", "binary", "boolean+long", "several"),
-    # a bad frame: left out by itself; held until it is left out by hand or read after a fix; passed by a snapshot.
-    # a conflict: a change that nothing explains (on_unexplained = error), or two rows on one key
+    # a bad frame: skipped automatically; held until skipped by hand or decoded after a fix; passed by a snapshot.
+    # a conflict: an inconsistent change (on_unexplained = error), or two rows with one key
     "fault": ("none", "skip", "mended", "snapshot", "conflict"),
     "upkeep": ("none", "maintain", "rebuild", "put-back"),
     "names": ("plain", "ours", "odd"),
-    "first": ("snapshot", "insert", "update"),  # in what a row first fails a rule
+    "first": ("snapshot", "insert", "update"),  # in which kind of change a row first fails a rule
     "schema": ("same", "added", "widened"),
-    "again": ("none", "identical", "changed", "empty"),  # what a later snapshot is like
+    "again": ("none", "identical", "changed", "empty"),  # content of a later snapshot
     "cuts": ("one", "some", "tiny"),
     "history": ("no", "yes"),
     "sends": ("partial", "whole"),
@@ -34,7 +34,7 @@ PARAMETERS: dict[str, tuple[str, ...]] = {
     "process": ("new", "same"),
     "zone": ("UTC", "America/New_York"),
 }
-"""The values of each parameter, the tamest first."""
+"""Values of each parameter, the tamest first."""
 
 SAMPLED: dict[str, tuple[str, ...]] = {
     **PARAMETERS,
@@ -46,7 +46,7 @@ SAMPLED: dict[str, tuple[str, ...]] = {
     "cuts": ("one", "tiny"),
     "values": ("nasty",),
 }
-"""Those of which the sample has every pair: what one value shows as well as another is left to the night."""
+"""Values that the sample covers in pairs; redundant values are tested at night only."""
 
 KEYS: dict[str, tuple[str, ...]] = {
     "long": ("long",),
@@ -90,7 +90,7 @@ class Settings:
 
     @property
     def deephaven(self) -> bool:
-        """The source is Deephaven's, not the tests' own."""
+        """Whether the source is Deephaven rather than the stub connector."""
         return self.kind in _POSITIONAL
 
     @property
@@ -103,17 +103,17 @@ class Settings:
 
     @property
     def key_types(self) -> tuple[str, ...]:
-        """Types of the key columns; at Deephaven those it has."""
+        """Types of the key columns; for Deephaven, only those it has."""
         return tuple(t for t in KEYS[self.key] if not (self.deephaven and t in ("date", "binary")))
 
     def __str__(self) -> str:
-        """Return what differs from the tamest, as `parsed` reads it."""
+        """Return the values that differ from the tamest, in the form parsed by `parsed`."""
         tamest = asdict(Settings())
         return ",".join(f"{name}={value}" for name, value in asdict(self).items() if value != tamest[name]) or "-"
 
 
 def parsed(text: str) -> Settings:
-    """Return the settings that a text names, the others as tame as they come."""
+    """Parse settings; parameters that are not named get their tamest value."""
     return Settings(**dict(each.split("=", 1) for each in text.split(",") if "=" in each))
 
 
@@ -156,21 +156,21 @@ LAWS: tuple[Law, ...] = (
     ("what fails a rule first is one of three only with rules", lambda s: s.rules != "none" or s.first == "snapshot"),
     ("without snapshots no row of one fails", lambda s: s.rules == "none" or s.snapshots or s.first != "snapshot"),
 )
-"""What goes together, and why not the rest."""
+"""Compatibility predicates, each with the reason."""
 
 
 def refused(settings: Settings) -> str | None:
-    """Return why these settings do not go together; None when they do."""
+    """Return why these settings are incompatible; None if they are not."""
     return next((reason for reason, holds in LAWS if not holds(settings)), None)
 
 
 def sample() -> list[Settings]:
-    """Return the settings of the default run: a list as `tests.matrix.pairs` found it, for that takes its time."""
+    """Return the settings of the default run, from a file: `tests.matrix.pairs` takes too long to compute them."""
     return [parsed(line) for line in (Path(__file__).parent / "sample.txt").read_text().split()]
 
 
 def drawn(rng: random.Random, base: Settings) -> Settings:
-    """Return the settings with some values drawn anew."""
+    """Return the settings with some values redrawn."""
     for _ in range(100):
         changed: dict[str, Any] = {
             name: rng.choice(values) for name, values in PARAMETERS.items() if rng.random() < 0.3
@@ -182,7 +182,7 @@ def drawn(rng: random.Random, base: Settings) -> Settings:
 
 
 def tamer(settings: Settings) -> Iterator[Settings]:
-    """Yield the settings with one parameter tamed, where that goes together."""
+    """Yield compatible settings with one parameter set to its tamest value."""
     for name, values in PARAMETERS.items():
         found = getattr(settings, name)
         tried = (replace(settings, **{name: value}) for value in values[: values.index(found)])

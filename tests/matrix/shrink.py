@@ -1,4 +1,4 @@
-"""Runs cases of the matrix, makes those that fail smaller, and says by which command each is repeated."""
+"""Runs cases of the matrix, shrinks failing ones, and gives the command that repeats each."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Case:
     """A story, or a part of one.
 
     Args:
-        lanes: The lanes that live.
-        without: Numbers of steps that do not happen.
-        short: The story is as by day.
+        lanes: The active lanes.
+        without: Numbers of the steps left out.
+        short: Use the short story that runs by day.
     """
 
     settings: Settings
@@ -39,12 +39,12 @@ class Case:
 
     @property
     def story(self) -> list[Step]:
-        """All steps, those without which it is lived among them."""
+        """All steps, including those left out."""
         return story(self.settings, self.seed, self.lanes, short=self.short)
 
     @property
     def command(self) -> str:
-        """What repeats it."""
+        """Command that repeats it."""
         parts = [f"python -m tests.matrix --seed {self.seed} --settings '{self.settings}'"]
         if len(self.lanes) < LANES:
             parts.append(f"--lanes {','.join(map(str, self.lanes))}")
@@ -55,10 +55,10 @@ class Case:
 
 @dataclass(frozen=True)
 class Failure:
-    """What a case came to.
+    """Failure of a case.
 
     Args:
-        kind: The same for the same mistake.
+        kind: Equal for equal mistakes.
     """
 
     case: Case
@@ -70,7 +70,7 @@ class Failure:
 
 
 def run_case(spark: SparkSession, case: Case) -> Failure | None:
-    """Live a case through in a warehouse of its own; return what differs. Runs Spark jobs."""
+    """Run a case in its own warehouse; return the failure, if any. Runs Spark jobs."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             Life(spark, Path(folder), case.settings, case.seed).live(case.steps)
@@ -83,7 +83,7 @@ def run_case(spark: SparkSession, case: Case) -> Failure | None:
 
 
 def shrunk(failure: Failure, run: Callable[[Case], Failure | None], tries: int) -> Failure:
-    """Return the failure of a smaller case that fails in the same way. Runs at most so many cases."""
+    """Return the failure of a smaller case of the same kind. Runs at most ``tries`` cases."""
     left = tries
     while True:
         for case in _smaller(failure.case):
@@ -99,13 +99,13 @@ def shrunk(failure: Failure, run: Callable[[Case], Failure | None], tries: int) 
 
 
 def _smaller(case: Case) -> Iterator[Case]:
-    """Yield cases that are smaller by one thing, the largest things first."""
+    """Yield cases reduced by one element, largest elements first."""
     half = len(case.lanes) // 2
     if half:
         yield replace(case, lanes=case.lanes[:half])
         yield replace(case, lanes=case.lanes[half:])
     for settings in tamer(case.settings):
-        if not case.without:  # numbers of steps hold for these settings only
+        if not case.without:  # step numbers are valid for these settings only
             yield replace(case, settings=settings)
     for number, step in reversed(list(enumerate(case.story))):
         if isinstance(step, Update | Build | Upkeep) and number not in case.without:

@@ -1,6 +1,6 @@
-"""What happens to one table, step by step: what its source sends, and what people and processes do with it.
+"""Steps in the life of one table: what its source sends, and what operators and processes do.
 
-Plain data: a story can be told to the engine, to the oracle, or in part.
+Steps are immutable values: a story can be run by the engine, by the oracle, or in part.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 Key: TypeAlias = tuple[Any, ...]
 Cells: TypeAlias = Mapping[str, Any]
 Ends: TypeAlias = Literal["skip", "hand", "fix", "snapshot"]
-"""What becomes of a bad frame: left out at once, or held until it is left out by hand, read after a fix, or passed."""
+"""Fate of a bad frame: skipped at once, or held until skipped by hand, decoded after a fix, or passed."""
 
 
 class Change(NamedTuple):
@@ -24,13 +24,13 @@ class Change(NamedTuple):
     sent: Cells = MappingProxyType({})
     """The cells it carries."""
     old_key: Key | None = None
-    """Of an update that moves the row: from where."""
+    """Previous key of an update that moves the row."""
     sequence: int | None = None
 
 
 @dataclass(frozen=True)
 class Death:
-    """The process dies: before or after its nth commit from 0, if it gets that far."""
+    """The process dies before or after its nth commit, from 0, if it gets that far."""
 
     commit: int
     after: bool
@@ -38,10 +38,10 @@ class Death:
 
 @dataclass(frozen=True)
 class Connect:
-    """A new epoch; an update that was being sent never ends.
+    """A new epoch; an open update never ends.
 
     Args:
-        columns: The table's columns from now on: 0 at first, 1 once they have changed.
+        columns: Column version from now on: 0 initially, 1 after the change.
     """
 
     columns: int
@@ -50,16 +50,16 @@ class Connect:
 
 @dataclass(frozen=True)
 class Columns:
-    """From now on the table has its later columns; only of a source without snapshots."""
+    """From now on the table has its later columns; only for sources without snapshots."""
 
 
 @dataclass(frozen=True)
 class Update:
-    """One update of the source, in one frame or several.
+    """One update of the source, in one or more frames.
 
     Args:
-        bad: Which of the frames cannot be decoded; None when all can.
-        ends: What becomes of it.
+        bad: Index of the frame that cannot be decoded; None if all can.
+        ends: Fate of the bad frame.
     """
 
     frames: tuple[tuple[Change, ...], ...]
@@ -69,7 +69,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All rows, and what changed while they were being sent."""
+    """All rows, and the changes made while they were sent."""
 
     rows: Mapping[Key, Cells]
     overlay: tuple[Update, ...] = ()
@@ -77,10 +77,10 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class Build:
-    """What has landed is applied.
+    """The landed frames are applied.
 
     Args:
-        alone: No other process comes after a death before more has landed; otherwise one may.
+        alone: After a death, no other process runs before more has landed; otherwise one may.
     """
 
     death: Death | None = None
@@ -97,17 +97,17 @@ class Upkeep:
 
 @dataclass(frozen=True)
 class Away:
-    """The table is taken out of the feed, another one is built, ``maintain`` drops what nobody needs."""
+    """The table is removed from the feed, another one is built, and ``maintain`` drops unneeded frames."""
 
 
 @dataclass(frozen=True)
 class Loosen:
-    """From now on the table's rules keep fewer rows out."""
+    """From now on the table's rules reject fewer rows."""
 
 
 @dataclass(frozen=True)
 class Mend:
-    """What holds the table is put right: decoder, settings, cuts as long as they need to be."""
+    """The cause of a hold is repaired: the decoder, the settings, or the length of cuts."""
 
 
 Step: TypeAlias = Connect | Columns | Update | Snapshot | Build | Upkeep | Away | Loosen | Mend

@@ -1,8 +1,8 @@
-"""Draws a story from a seed: the steps of one table's life, by its settings.
+"""Draws a story from a seed: the steps in the life of one table, by its settings.
 
-A story is: a snapshot, or the first changes; updates; what goes wrong; what puts it right, unless the next snapshot
-passes it; a new epoch, maybe with other columns and another snapshot; upkeep; and updates in between. Builds come as
-the setting ``cuts`` says. A short story is the same with fewer updates and builds between.
+A story has: a snapshot, or the first changes; updates; a fault; its repair, unless the next snapshot passes it; a new
+epoch, possibly with other columns and another snapshot; upkeep; and updates in between. The setting ``cuts`` determines
+the builds. A short story has fewer updates and builds.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from tests.matrix.steps import (
 )
 
 LANES = 12
-"""Histories to a table."""
+"""Lanes per table."""
 
 
 def story(settings: Settings, seed: int, lanes: Collection[int] = range(LANES), *, short: bool = False) -> list[Step]:
-    """Return the steps. Only lanes that are wanted live; the others' absence changes nothing for these."""
+    """Return the steps. Only the given lanes are active; the absence of others does not affect them."""
     return list(Story(settings, seed, lanes, short=short).steps())
 
 
 class Story:
-    """What happens to one table."""
+    """The story of one table."""
 
     def __init__(self, settings: Settings, seed: int, lanes: Collection[int], *, short: bool) -> None:
         self.settings, self.layout, self.short = settings, Layout(settings), short
@@ -72,14 +72,14 @@ class Story:
         if self.settings.upkeep == "maintain":
             yield Upkeep("maintain", self._death(8))
         if self.settings.upkeep == "rebuild":
-            yield Upkeep("rebuild", self._death(7, first=2))  # most of what comes before is beside the table
+            yield Upkeep("rebuild", self._death(7, first=2))  # most of the earlier commits are beside the table
         if not self.short and self.settings.death == "yes" and self.settings.rules in ("quarantine", "loosened"):
             yield from self._undone()
         yield self._one_frame([change for lane in self.lanes[:1] for change in lane.change()])
 
     @property
     def _comes_anew(self) -> bool:
-        """An epoch with another snapshot comes."""
+        """Whether an epoch with another snapshot follows."""
         settings = self.settings
         needed = settings.schema != "same" or settings.fault == "snapshot" or settings.upkeep == "put-back"
         return settings.snapshots and (needed or settings.again != "none")
@@ -116,24 +116,24 @@ class Story:
         return Death(self.rng.choice([first, first + 1, *range(first, last + 1)]), self.rng.random() < 0.5)
 
     def _undone(self) -> Iterator[Step]:
-        """One row alone is put aside by a process that dies of it, and is gone before the next one comes."""
+        """Quarantine a single row in a process that dies; the row is deleted before the next process starts."""
         yield Build()
-        lane, aside = self.lanes[0], 2 if self.settings.kind == "sequenced" else 0  # tombstones come before
+        lane, commit = self.lanes[0], 2 if self.settings.kind == "sequenced" else 0  # tombstones are written before
         failing = lane.fails(self.rng.choice(["insert", "update"]), {self.layout.number: 3})
         yield self._one_frame(failing)
-        yield Build(Death(aside, after=True), alone=True)
+        yield Build(Death(commit, after=True), alone=True)
         yield self._one_frame(lane.deletes(failing))
         yield Build()
 
     def _trouble(self) -> Iterator[Step]:
-        """What fails the rules first, if it was not a snapshot; what cannot be read, or contradicts what is there."""
+        """Faults: rows that fail the rules, unless in a snapshot; undecodable frames; inconsistent changes."""
         first: What = "insert" if self.settings.first == "insert" else "update"
         if self.settings.rules != "none" and self.settings.first != "snapshot":
             yield self._one_frame(self._fail(first))
             if self._fails:
                 yield from self._may_build(0.8)
                 yield self._one_frame([change for lane in self.lanes for change in lane.mends()])
-                yield self._one_frame(self._fail(first))  # no cut to here may be shown, one to the update before may
+                yield self._one_frame(self._fail(first))  # a cut may end at the update before, but not here
                 yield from self._may_build(0.8)
                 yield from self._mended()
         for lane in self.lanes:
@@ -148,7 +148,7 @@ class Story:
                 yield Mend()
 
     def _fail(self, what: What) -> list[Change]:
-        """Let rows fail: one where that holds the table, else one of every other lane."""
+        """Let rows fail the rules: one if that holds the table, else one in every second lane."""
         wrong: dict[str, Any] = {self.layout.number: 3}
         if self.settings.values == "nasty" and self.rng.random() < 0.5:
             wrong = {self.layout.text: "it's"}
@@ -156,7 +156,7 @@ class Story:
         return [change for lane in some for change in lane.fails(what, wrong)]
 
     def _mended(self) -> Iterator[Step]:
-        """What a rule holds is put right by the source, or by people."""
+        """A table held by a rule is repaired by the source or by operators."""
         if self.rng.random() < 0.5:
             yield self._one_frame([change for lane in self.lanes for change in lane.mends()])
         else:
@@ -172,7 +172,7 @@ class Story:
             yield Mend()
 
     def _news(self) -> Iterator[Step]:
-        """A new epoch, with other columns or without, and what its snapshot is like."""
+        """A new epoch, possibly with other columns, and its snapshot."""
         settings = self.settings
         if settings.history == "yes" and not self._passed:
             yield Mend()
@@ -184,7 +184,7 @@ class Story:
         if not self._comes_anew:
             return
         if settings.upkeep == "put-back":
-            yield from (Build(), Away())  # what was never built cannot be away
+            yield from (Build(), Away())  # only a table that was built can be away
         yield from self._next_epoch()
 
     def _next_epoch(self) -> Iterator[Step]:
@@ -209,7 +209,7 @@ class Story:
                     row.setdefault(name)
 
     def _snapshot(self, *, overlaid: bool) -> Iterator[Step]:
-        """All rows, with a change before them and one among them, where the source does so."""
+        """A snapshot, with a change before it and one inside it, if the source sends such."""
         if overlaid and not self.settings.deephaven:
             yield Update((tuple(self._changes(moves=False)),))
         rows = {key: dict(row) for lane in self.lanes for key, row in lane.rows.items()}
@@ -230,7 +230,7 @@ class Story:
         return self._delivery(changes) if self.settings.kind == "sequenced" else Update((tuple(changes),))
 
     def _delivery(self, changes: list[Change]) -> Update:
-        """Deliver changes in the source's own order, some of them again; or whole ones in any order, some later."""
+        """Deliver changes in the source's order, some repeatedly; or complete rows in any order, some later."""
         count = len(self._log)
         self._log += [change._replace(sequence=count + at) for at, change in enumerate(changes)]
         sent = self._log[max(0, count - self.rng.choice([0, 0, 5, 20])) :]
@@ -242,7 +242,7 @@ class Story:
         return Update((tuple(sent),))
 
     def _bad(self) -> Update:
-        """Return an update with a frame that cannot be read; what it says is lost where it is left out."""
+        """Return an update with an undecodable frame, whose changes are lost if it is skipped."""
         if self.settings.deephaven:
             return Update((tuple(self._changes()), ()), 1, self._ends())
         frames = (tuple(self._changes()), tuple(self._changes()), tuple(self._changes()))
@@ -256,5 +256,5 @@ class Story:
         if self.settings.fault == "snapshot":
             return "snapshot"
         if self.settings.kind == "sequenced" and self.settings.sends == "partial":
-            return "fix"  # what is left out would come late
+            return "fix"  # a skipped change would arrive late
         return "hand" if self.settings.deephaven or self.rng.random() < 0.5 else "fix"

@@ -1,4 +1,4 @@
-"""The matrix: settings combined in pairs, each with many small histories, held against the oracle."""
+"""The matrix: pairwise combinations of settings, each with many small histories, compared with the oracle."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from tests.matrix.shrink import Case, run_case, shrunk
 
 SAMPLE = sample()
 BY_DAY = (0, 1, 2, 3, 5, 9)
-"""Lines of the sample whose stories run by day, shortened: each kind of source, and what is cheap for many pairs.
+"""Lines of the sample that run by day, as short stories: each kind of source, and cheap lines with many pairs.
 
-They have 616 of the 1,026 pairs. All 32 lines would take ten minutes of a processor even so; they run whole at night.
+They cover 616 of the 1,026 pairs. All 32 lines would take ten minutes of processor time even when short; at night they
+run in full.
 """
 NIGHTS = 5
-"""How often the sample is drawn anew at night: each table has twelve histories."""
+"""Repetitions of the sample at night, each redrawn; each table has twelve lanes."""
 
 
 def check(spark: SparkSession, case: Case, *, tries: int) -> None:

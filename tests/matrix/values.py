@@ -1,6 +1,6 @@
-"""Values that break things: for every type a list of nasty ones, and as many harmless ones as are wanted.
+"""Test values: for every type a list of nasty values, and any number of harmless ones.
 
-A value has the form in which Arrow gives it to Python: a decimal is a `Decimal`, a time an aware `datetime`.
+Values are in the form that Arrow returns to Python: `Decimal` for decimals, aware `datetime` for times.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ class Domain:
     """The values of one type.
 
     Args:
-        deephaven: Its column type at Deephaven; None where there is none.
-        plain: Returns a harmless value for each number from 0: others for other numbers.
-        nasty: The others.
-        at_deephaven: Nasty values that Deephaven has; those of ``nasty`` where it has all.
+        deephaven: Its Deephaven column type; None if there is none.
+        ordinary: Returns a harmless value for each number from 0, distinct for distinct numbers.
+        nasty: The nasty values.
+        at_deephaven: The nasty values that Deephaven has; None if it has all of ``nasty``.
     """
 
     deephaven: str | None
-    plain: Callable[[int], Any]
+    ordinary: Callable[[int], Any]
     nasty: Sequence[Any]
     at_deephaven: Sequence[Any] | None = None
 
     def key(self, number: int, *, nasty: bool, deephaven: bool) -> Any:
-        """Return a value that no other number gives."""
+        """Return a value that is unique to the number."""
         if not nasty:
-            return self.reference(number)
+            return self.ordinary(number)
         values = self._nasty(deephaven=deephaven)
-        return values[number] if number < len(values) else self.reference(number)
+        return values[number] if number < len(values) else self.ordinary(number)
 
     def cell(self, rng: random.Random, *, nasty: bool, deephaven: bool) -> Any:
-        """Return any value, or NULL."""
+        """Return a random value, or None for NULL."""
         if rng.random() < 0.15:
             return None
         if nasty and rng.random() < 0.6:
             return rng.choice(self._nasty(deephaven=deephaven))
-        return self.reference(rng.randrange(3))
+        return self.ordinary(rng.randrange(3))
 
     def _nasty(self, *, deephaven: bool) -> Sequence[Any]:
         return self.at_deephaven if deephaven and self.at_deephaven is not None else self.nasty
@@ -84,7 +84,7 @@ _TEXTS = [
     "31/12/2024",
 ]
 _NEW_YORK = ["2024-03-10 02:30:00", "2024-11-03 01:30:00", "2024-11-03 05:30:00", "2024-11-03 06:30:00"]
-"""Times that a clock of New York does not show, or shows twice, taken for local ones or for UTC."""
+"""Times that do not exist or occur twice in New York, read as local time or as UTC."""
 _LONG_AGO = ["0001-01-01", "1600-02-29", "9999-12-31"]
 _TIMES = [*map(_time, [*_NEW_YORK, "1969-12-31 23:59:59.999999"])]
 _FAR_TIMES = [_time("0001-01-01"), _time("1600-02-29 12:00:00.000001"), _time("9999-12-31 23:59:59.999999")]
@@ -110,4 +110,4 @@ DOMAINS = {
     ),
     "binary": Domain(None, lambda n: b"b%d" % n, [b"", b"\0", b"\xff\xfe", b"'", b"${x}", b"x" * 5000]),
 }
-"""Every type, by our name for it. None has a value that is both nasty and harmless."""
+"""All types, by name. No value of a type is both nasty and harmless."""

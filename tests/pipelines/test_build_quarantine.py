@@ -63,8 +63,8 @@ def shown(built: Built) -> dict[int, tuple[Any, ...]]:
 
 
 def status(built: Built) -> TableStatus:
-    (told,) = read_status(built.places, CONNECTOR, built.feed, now=NOW).tables
-    return told
+    (found,) = read_status(built.places, CONNECTOR, built.feed, now=NOW).tables
+    return found
 
 
 def skip_bad(built: Built) -> None:
@@ -81,14 +81,14 @@ def test_a_table_that_goes_on_without_a_frame_is_degraded_until_a_snapshot_passe
     errors = built.build()
 
     assert (errors, shown(built)) == ({}, WITHOUT_THE_FRAME), "all else of its update was applied"
-    told = status(built)
-    assert (told.state, told.degraded, told.skipped_positions) == (TableState.SYNCED, True, (BAD,))
+    found = status(built)
+    assert (found.state, found.degraded, found.skipped_positions) == (TableState.SYNCED, True, (BAD,))
     assert last_cuts(built.places, FEED)["t"].notes == {"skipped_frames": 1}
 
     Rebuild(built.spark, built.settings, CONNECTOR, built.feed, "t", "a").run()
     assert (shown(built), status(built)) == (
         WITHOUT_THE_FRAME,
-        told.model_copy(update={"last_cut": status(built).last_cut}),
+        found.model_copy(update={"last_cut": status(built).last_cut}),
     )
 
     history.close()
@@ -96,8 +96,8 @@ def test_a_table_that_goes_on_without_a_frame_is_degraded_until_a_snapshot_passe
     history.snapshot("t", SNAPSHOT)
     assert built.land_and_build(history) == {}
 
-    told = status(built)
-    assert (told.degraded, told.skipped_positions) == (False, ())
+    found = status(built)
+    assert (found.degraded, found.skipped_positions) == (False, ())
     assert [each.resolution for each in quarantined(built.places, FEED, "t")] == ["passed"]
 
 
@@ -151,10 +151,10 @@ def test_a_skip_undone_before_the_table_went_on_holds_it_again(held: tuple[Built
     errors = built.build()
 
     assert (list(errors), shown(built)) == (["t"], HELD)
-    told = status(built)
-    assert (told.state, told.degraded) == (TableState.HELD, False)
-    assert told.fault is not None
-    assert told.fault.since == skipped.found_at
+    found = status(built)
+    assert (found.state, found.degraded) == (TableState.HELD, False)
+    assert found.fault is not None
+    assert found.fault.since == skipped.found_at
 
 
 def test_after_a_fix_elsewhere_a_build_that_holds_goes_on_where_the_other_ended(spark: SparkSession, warehouse: Path):

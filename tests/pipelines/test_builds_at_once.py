@@ -143,14 +143,14 @@ def test_builds_under_other_rules_do_not_mix(
     history.connect()
     history.snapshot("t", {1: {"Qty": 5}, 2: {"Qty": 6}})
     assert built.land_and_build(history) == {}
-    plain, ruled = table(), table(expect=small)
+    unruled, ruled = table(), table(expect=small)
     history.update("t", modified={1: {"Qty": 99}})
     built.land(history)
-    built.settle(plain if first_has_it else ruled)
+    built.settle(unruled if first_has_it else ruled)
     other = built.start()
     history.update("t", modified={1: {"Qty": 98}})
     built.land(history)
-    built.settle(ruled if first_has_it else plain)
+    built.settle(ruled if first_has_it else unruled)
     original, calls = write._change, []
 
     def after_another(*arguments: object, **options: object) -> None:

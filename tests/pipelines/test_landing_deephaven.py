@@ -20,8 +20,8 @@ from silverfold.pipelines.landing.receiving import receive
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
 from tests.support.landing import LOG, landed, marks
+from tests.support.polling import tries, until, wait_until
 from tests.support.replay import replay
-from tests.support.waiting import tries, until, wait_until
 
 PATIENCE = 120.0
 

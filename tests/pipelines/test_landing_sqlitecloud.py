@@ -18,8 +18,8 @@ from silverfold.pipelines.landing.receiving import receive
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from tests.support.landing import LOG, landed, marks
+from tests.support.polling import wait_until
 from tests.support.sqlitecloud_receiving import database, stored, url
-from tests.support.waiting import wait_until
 
 TABLES = {"foo": SqliteCloudTable(), "pairs": SqliteCloudTable()}
 

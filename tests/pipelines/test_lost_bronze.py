@@ -116,16 +116,16 @@ def test_a_writer_begins_behind_what_silver_has_and_notes_what_is_lost(tmp_path:
 def test_what_a_restored_bronze_lacks_is_lost_though_its_log_records_it(tmp_path: Path, silver: Reached):
     feed = SqliteCloudFeed(tmp_path, {"foo": {}})
     feed.connect(inserted(1))
-    kept, place = feed.land(inserted(2)), feed.places.bronze(FEED)
+    retained, place = feed.land(inserted(2)), feed.places.bronze(FEED)
     last = max(feed.land(inserted(number)) for number in range(3, 6))
     table = open_table(place)
     assert table is not None
     table.restore(table.version() - 3)  # Delta keeps what was recorded since
 
-    assert last_position(place, FEED) == kept
+    assert last_position(place, FEED) == retained
     writer = BronzeWriter(place, FEED, token="next", silver=silver)
     behind = max(last, silver.position)
-    assert (writer.lost, writer.last, lost_from(place)) == ((kept + 1, behind), behind, [(kept + 1, behind)])
+    assert (writer.lost, writer.last, lost_from(place)) == ((retained + 1, behind), behind, [(retained + 1, behind)])
     assert feed.land(inserted(6)) == behind + 1
     assert last_position(place, FEED) == behind + 1
 
@@ -365,8 +365,8 @@ def test_a_table_that_never_had_what_is_lost_is_rebuilt_and_status_says_what_is_
     assert feed.build(spark) == {}
     lose(feed, 1)
     now = datetime.fromtimestamp(feed.received_at / SECOND, UTC)
-    told = read_status(feed.places, CONNECTOR, feed.feed, now=now)
-    assert (told.landed_position, told.tables[0].state) == (1, "stopped")
+    status = read_status(feed.places, CONNECTOR, feed.feed, now=now)
+    assert (status.landed_position, status.tables[0].state) == (1, "stopped")
 
     BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=silver_of(feed.places, ["said"]))
     feed.tables = {"said": {"channel": "c"}, "foo": {"stored_as_scd_type": 2}}
@@ -374,9 +374,9 @@ def test_a_table_that_never_had_what_is_lost_is_rebuilt_and_status_says_what_is_
     assert feed.build(spark) == {}
 
     assert Rebuild(spark, feed.settings, CONNECTOR, feed.feed, "foo", "a").run().begins is None
-    told = read_status(feed.places, CONNECTOR, feed.feed, now=now)
-    assert told.lost_positions == ((2, 2),)
-    assert {table.table: table.lacks_positions for table in told.tables} == {"said": (), "foo": ()}
+    status = read_status(feed.places, CONNECTOR, feed.feed, now=now)
+    assert status.lost_positions == ((2, 2),)
+    assert {table.table: table.lacks_positions for table in status.tables} == {"said": (), "foo": ()}
 
 
 def test_a_second_loss_does_not_hide_that_a_table_stands_on_another_bronze(spark: SparkSession, tmp_path: Path):

@@ -47,8 +47,8 @@ class Shop(SqliteCloudFeed):
     """A feed of one table."""
 
     def snapshot(self, columns: Mapping[str, str], keys: Sequence[str], *rows: Sequence[Any]) -> None:
-        told = described("t", dict(columns), list(keys))
-        self.connect(*snapshot_begins(told), selected(told, rows), snapshot_ends(told))
+        description = described("t", dict(columns), list(keys))
+        self.connect(*snapshot_begins(description), selected(description, rows), snapshot_ends(description))
 
     def update(self, keys: Sequence[str], **row: Any) -> None:
         self.land(notified({"channel": "t", "type": "TABLE", "pk": list(keys), "payload": [{"type": "UPDATE", **row}]}))
@@ -90,7 +90,7 @@ def test_a_state_is_built_from_the_newest_snapshot(spark: SparkSession, warehous
 def test_a_history_begins_anew_with_the_change(spark: SparkSession, warehouse: Path, kind: str) -> None:
     shop, change = before(warehouse, stored_as_scd_type=2), CHANGES[kind]
     assert shop.build(spark) == {}
-    stood = position_reached(shop.places, FEED, "t")
+    position = position_reached(shop.places, FEED, "t")
     shop.snapshot(change.columns, change.keys, change.row)
     (held,) = shop.build(spark).values()
     assert held.error_class == change.error
@@ -98,7 +98,7 @@ def test_a_history_begins_anew_with_the_change(spark: SparkSession, warehouse: P
     done = shop.rebuild(spark)
 
     assert done.begins is not None
-    then = as_of_position(shop.places, CONNECTOR, shop.feed, stood)
+    then = as_of_position(shop.places, CONNECTOR, shop.feed, position)
     assert (then.versions.keys(), then.missing) == ({"t", "t__history"}, {})
     assert {each.resolution for each in quarantined(shop.places, FEED, "t")} == {"passed"}
     after = dict(zip(change.columns, change.row, strict=True))

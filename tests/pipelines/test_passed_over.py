@@ -22,9 +22,9 @@ from silverfold.pipelines.verifying.verify import Verdict, verify_history, verif
 from silverfold.transforms.sql import path_table
 from tests.support.change_model import Change
 from tests.support.deaths import Died
-from tests.support.kept import rows_of
-from tests.support.telling import Told, change
-from tests.support.told import FEED, STREAM, ToldConnector, ToldOptions, ToldTable
+from tests.support.stub_connector import FEED, STREAM, StubConnector, StubOptions, StubTable
+from tests.support.stub_warehouse import StubWarehouse, change
+from tests.support.versioned_table import rows_of
 
 HISTORY: Mapping[str, Any] = {"stored_as_scd_type": 2}
 FAILS: Mapping[str, Any] = {**HISTORY, "expect": {"small": {"condition": "b < 100", "action": "fail"}}}
@@ -36,7 +36,7 @@ BAD = {
 COLUMNS = ("k", "b", "__START_AT", "__END_AT")
 
 
-class Tried(Told):
+class Tried(StubWarehouse):
     """A told table with history, and what is known of it."""
 
     def tell(self, bad: Change) -> None:
@@ -64,7 +64,7 @@ class Tried(Told):
                 self.build(**settings)
 
     def feed(self, settings: Mapping[str, Any]) -> Feed:
-        return Feed(FEED, FEED, "unused", ToldOptions(), {STREAM: ToldTable(source="T", **settings)})
+        return Feed(FEED, FEED, "unused", StubOptions(), {STREAM: StubTable(source="T", **settings)})
 
     def rebuild(self, settings: Mapping[str, Any]) -> Rebuilt:
         conf = load_settings(None, "local", {}).model_copy(update={"warehouse": self.places.warehouse})
@@ -82,8 +82,8 @@ class Tried(Told):
 
 
 @pytest.fixture
-def told(spark: SparkSession, warehouse: Path) -> Tried:
-    return Tried(spark, warehouse, ToldConnector())
+def tried(spark: SparkSession, warehouse: Path) -> Tried:
+    return Tried(spark, warehouse, StubConnector())
 
 
 @pytest.mark.parametrize(
@@ -92,171 +92,173 @@ def told(spark: SparkSession, warehouse: Path) -> Tried:
 @pytest.mark.parametrize("at_once", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["in parts", "at once"])
 @pytest.mark.nightly
 def test_the_history_lacks_what_was_passed_over_and_verify_and_rebuild_know(
-    told: Tried, kind: str, at_once: bool
+    tried: Tried, kind: str, at_once: bool
 ) -> None:
     settings, bad = BAD[kind]
-    told.tell(bad)
+    tried.tell(bad)
     if not at_once:
-        assert told.build(**settings).keys() == {STREAM}
-    told.again()
+        assert tried.build(**settings).keys() == {STREAM}
+    tried.again()
 
-    assert told.build(**settings) == {}
-    before = told.versions()
-    known = (told.resolutions(), told.verdicts())
-    told.rebuild(settings)
+    assert tried.build(**settings) == {}
+    before = tried.versions()
+    known = (tried.resolutions(), tried.verdicts())
+    tried.rebuild(settings)
 
     assert known == (["passed over"], {Verdict.EQUAL})
-    assert (told.resolutions(), told.verdicts(), told.versions()) == (*known, before)
+    assert (tried.resolutions(), tried.verdicts(), tried.versions()) == (*known, before)
 
 
 @pytest.mark.nightly
-def test_a_rebuild_brings_back_what_nothing_holds_any_more(told: Tried) -> None:
-    told.tell(change("update", 1, b=500))
-    told.again()
-    assert told.build(**FAILS) == {}
+def test_a_rebuild_brings_back_what_nothing_holds_any_more(tried: Tried) -> None:
+    tried.tell(change("update", 1, b=500))
+    tried.again()
+    assert tried.build(**FAILS) == {}
 
-    assert [told.rebuild(settings).begins for settings in (FAILS, HISTORY)] == [None, None]
+    assert [tried.rebuild(settings).begins for settings in (FAILS, HISTORY)] == [None, None]
 
-    assert (told.resolutions(), told.verdicts()) == (["passed"], {Verdict.EQUAL})
-    assert [b for k, b, *_ in told.versions() if k == 1] == [1, 2, 500, 7]
+    assert (tried.resolutions(), tried.verdicts()) == (["passed"], {Verdict.EQUAL})
+    assert [b for k, b, *_ in tried.versions() if k == 1] == [1, 2, 500, 7]
 
 
 @pytest.mark.nightly
 def test_a_process_that_dies_before_it_notes_it_leaves_the_note_to_the_next(
-    told: Tried, monkeypatch: pytest.MonkeyPatch
+    tried: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told.tell(change("update", 1, b=500))
-    assert told.build(**FAILS).keys() == {STREAM}
-    told.again()
+    tried.tell(change("update", 1, b=500))
+    assert tried.build(**FAILS).keys() == {STREAM}
+    tried.again()
     with monkeypatch.context() as patch:
         patch.setattr(Quarantine, "passed", dies)
         with pytest.raises(Died):
-            told.build(**FAILS)
+            tried.build(**FAILS)
 
-    assert told.build(**FAILS) == {}
-    assert (told.resolutions(), told.verdicts()) == (["passed over"], {Verdict.EQUAL})
+    assert tried.build(**FAILS) == {}
+    assert (tried.resolutions(), tried.verdicts()) == (["passed over"], {Verdict.EQUAL})
 
 
 @pytest.mark.nightly
 def test_what_a_dead_build_wrote_into_the_history_is_no_more_than_what_the_table_comes_to(
-    told: Tried, monkeypatch: pytest.MonkeyPatch
+    tried: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told.tell(change("update", 1, b=500))
-    assert told.build(**FAILS).keys() == {STREAM}
-    told.again()
-    told.dies_behind_its_history(monkeypatch, FAILS)  # it has passed over what failed
+    tried.tell(change("update", 1, b=500))
+    assert tried.build(**FAILS).keys() == {STREAM}
+    tried.again()
+    tried.dies_behind_its_history(monkeypatch, FAILS)  # it has passed over what failed
 
-    assert told.build(**HISTORY) == {}
+    assert tried.build(**HISTORY) == {}
 
-    assert (told.resolutions(), told.verdicts()) == (["passed"], {Verdict.EQUAL})
-    assert [b for k, b, *_ in told.versions() if k == 1] == [1, 2, 500, 7]
+    assert (tried.resolutions(), tried.verdicts()) == (["passed"], {Verdict.EQUAL})
+    assert [b for k, b, *_ in tried.versions() if k == 1] == [1, 2, 500, 7]
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("rebuilt", [False, True])
 def test_a_table_that_may_not_stand_where_its_history_does_goes_on_with_what_mends_it(
-    told: Tried, monkeypatch: pytest.MonkeyPatch, rebuilt: bool
+    tried: Tried, monkeypatch: pytest.MonkeyPatch, rebuilt: bool
 ) -> None:
-    told.snapshot(b=1)
-    assert told.build(**HISTORY) == {}
-    told.history.update([change("update", 1, b=500)])
-    told.dies_behind_its_history(monkeypatch, HISTORY)
-    assert told.build(**FAILS).keys() == {STREAM}
-    assert [b for k, b, *_ in told.versions() if k == 1] == [1], "a version that the table never had is taken back"
+    tried.snapshot(b=1)
+    assert tried.build(**HISTORY) == {}
+    tried.history.update([change("update", 1, b=500)])
+    tried.dies_behind_its_history(monkeypatch, HISTORY)
+    assert tried.build(**FAILS).keys() == {STREAM}
+    assert [b for k, b, *_ in tried.versions() if k == 1] == [1], "a version that the table never had is taken back"
     if rebuilt:
-        told.rebuild(FAILS)
-        assert told.rows() == {1: ("x", 1), 2: ("y", 0)}
-    told.history.update([change("update", 1, b=3)])
+        tried.rebuild(FAILS)
+        assert tried.rows() == {1: ("x", 1), 2: ("y", 0)}
+    tried.history.update([change("update", 1, b=3)])
 
-    assert told.build(**FAILS) == {}
+    assert tried.build(**FAILS) == {}
 
-    assert (told.rows(), told.verdicts()) == ({1: ("x", 3), 2: ("y", 0)}, {Verdict.EQUAL})
-    assert {b: until for k, b, _, until in told.versions() if k == 1} == {1: 4, 500: 5, 3: None}
+    assert (tried.rows(), tried.verdicts()) == ({1: ("x", 3), 2: ("y", 0)}, {Verdict.EQUAL})
+    assert {b: until for k, b, _, until in tried.versions() if k == 1} == {1: 4, 500: 5, 3: None}
 
 
 @pytest.mark.nightly
 def test_a_table_without_rows_is_rebuilt_again_though_its_history_was_ahead(
-    told: Tried, monkeypatch: pytest.MonkeyPatch
+    tried: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A history that is taken back to nothing records a position above its table's."""
-    told.history.begin_snapshot()
-    told.history.end_snapshot()
-    assert told.build(**HISTORY) == {}
-    told.history.update([change("insert", 1, a="x", b=500)])
-    told.dies_behind_its_history(monkeypatch, HISTORY)
-    assert told.build(**FAILS).keys() == {STREAM}
+    tried.history.begin_snapshot()
+    tried.history.end_snapshot()
+    assert tried.build(**HISTORY) == {}
+    tried.history.update([change("insert", 1, a="x", b=500)])
+    tried.dies_behind_its_history(monkeypatch, HISTORY)
+    assert tried.build(**FAILS).keys() == {STREAM}
 
     for _ in range(2):
-        told.rebuild(FAILS)
+        tried.rebuild(FAILS)
 
-    assert (told.rows(), told.versions()) == ({}, [])
-    told.history.update([change("update", 1, b=3)])
-    assert told.build(**FAILS) == {}
-    assert (told.rows(), told.verdicts()) == ({1: ("x", 3)}, {Verdict.EQUAL})
+    assert (tried.rows(), tried.versions()) == ({}, [])
+    tried.history.update([change("update", 1, b=3)])
+    assert tried.build(**FAILS) == {}
+    assert (tried.rows(), tried.verdicts()) == ({1: ("x", 3)}, {Verdict.EQUAL})
 
 
 @pytest.mark.nightly
 def test_what_a_history_is_ahead_by_may_have_been_read_otherwise_and_is_told_anew(
-    told: Tried, monkeypatch: pytest.MonkeyPatch
+    tried: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told.snapshot(b=1)
-    assert told.build(**HISTORY) == {}
-    told.history.update([change("update", 1, b=2), change("insert", 3, a="z", b=0)])
-    told.dies_behind_its_history(monkeypatch, HISTORY)
-    ahead = path_table(told.places.history(FEED, STREAM).url)
-    told.spark.sql(f"UPDATE {ahead} SET b = 99, k = k + 10 WHERE __START_AT > 4").collect()
+    tried.snapshot(b=1)
+    assert tried.build(**HISTORY) == {}
+    tried.history.update([change("update", 1, b=2), change("insert", 3, a="z", b=0)])
+    tried.dies_behind_its_history(monkeypatch, HISTORY)
+    ahead = path_table(tried.places.history(FEED, STREAM).url)
+    tried.spark.sql(f"UPDATE {ahead} SET b = 99, k = k + 10 WHERE __START_AT > 4").collect()
 
-    assert told.build(**HISTORY) == {}
+    assert tried.build(**HISTORY) == {}
 
-    assert [(k, b) for k, b, *_ in told.versions()] == [(1, 1), (1, 2), (2, 0), (3, 0)]
-    assert told.verdicts() == {Verdict.EQUAL}
+    assert [(k, b) for k, b, *_ in tried.versions()] == [(1, 1), (1, 2), (2, 0), (3, 0)]
+    assert tried.verdicts() == {Verdict.EQUAL}
 
 
 @pytest.mark.nightly
 def test_a_history_that_a_table_went_on_without_is_not_gone_on_with(
-    told: Tried, monkeypatch: pytest.MonkeyPatch
+    tried: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told.snapshot(b=1)
-    assert told.build(**HISTORY) == {}
-    stood = told.history.position
-    told.history.update([change("update", 1, b=2)])
-    told.dies_behind_its_history(monkeypatch, HISTORY)
-    assert told.build() == {}
-    told.history.update([change("update", 1, b=3)])
+    tried.snapshot(b=1)
+    assert tried.build(**HISTORY) == {}
+    position = tried.history.position
+    tried.history.update([change("update", 1, b=2)])
+    tried.dies_behind_its_history(monkeypatch, HISTORY)
+    assert tried.build() == {}
+    tried.history.update([change("update", 1, b=3)])
 
-    (held,) = told.build(**HISTORY).values()
+    (held,) = tried.build(**HISTORY).values()
 
     assert "its newest cut was applied without a history" in str(held)
-    assert told.build() == {}
-    then = as_of_position(told.places, told.connector, told.feed(HISTORY), told.history.position)
+    assert tried.build() == {}
+    then = as_of_position(tried.places, tried.connector, tried.feed(HISTORY), tried.history.position)
     assert (then.versions.keys(), then.missing.keys()) == ({STREAM}, {f"{STREAM}__history"})
-    assert as_of_position(told.places, told.connector, told.feed(HISTORY), stood).until == {f"{STREAM}__history": stood}
+    assert as_of_position(tried.places, tried.connector, tried.feed(HISTORY), position).until == {
+        f"{STREAM}__history": position
+    }
 
 
 def test_a_table_that_never_came_to_be_is_rebuilt_whatever_its_history_recorded(
-    told: Tried, monkeypatch: pytest.MonkeyPatch
+    tried: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told.snapshot(b=500)
-    told.dies_behind_its_history(monkeypatch, HISTORY)
-    assert told.build(**FAILS).keys() == {STREAM}
+    tried.snapshot(b=500)
+    tried.dies_behind_its_history(monkeypatch, HISTORY)
+    assert tried.build(**FAILS).keys() == {STREAM}
 
-    told.rebuild(HISTORY)
+    tried.rebuild(HISTORY)
 
-    assert (told.rows(), told.verdicts()) == ({1: ("x", 500), 2: ("y", 0)}, {Verdict.EQUAL})
+    assert (tried.rows(), tried.verdicts()) == ({1: ("x", 500), 2: ("y", 0)}, {Verdict.EQUAL})
 
 
 @pytest.mark.parametrize("settings", [FAILS, {"expect": FAILS["expect"]}], ids=["history", "state"])
 def test_two_snapshots_that_cannot_be_taken_nor_shortened_hold_the_table(
-    told: Tried, settings: Mapping[str, Any]
+    tried: Tried, settings: Mapping[str, Any]
 ) -> None:
     """What overlays a snapshot inside it is one with it: a shorter cut would be the other snapshot's."""
     for _ in range(2):
-        told.history.begin_snapshot()
-        told.history.snapshot_rows([change("snapshot", 1, a="x", b=500)])
-        told.history.update([change("update", 1, b=501)])
-        told.history.end_snapshot()
-        told.history.connect()
-    build = told.started(**settings)
+        tried.history.begin_snapshot()
+        tried.history.snapshot_rows([change("snapshot", 1, a="x", b=500)])
+        tried.history.update([change("update", 1, b=501)])
+        tried.history.end_snapshot()
+        tried.history.connect()
+    build = tried.started(**settings)
 
     steps = [build.step(STREAM) for _ in range(8)]
 
@@ -264,20 +266,20 @@ def test_two_snapshots_that_cannot_be_taken_nor_shortened_hold_the_table(
     assert isinstance(steps[-1].error, ExpectationFailed)
 
 
-def test_a_skip_outlives_whatever_else_holds_the_table_there(told: Tried) -> None:
-    told.snapshot(b=1)
-    bad = told.history.raw(b"no JSON")
-    told.history.update([change("update", 1, b=3)])
-    assert told.build(**HISTORY)[STREAM].error_class == "UNDECODABLE_FRAME"
-    (hold,) = quarantined(told.places, FEED, STREAM)
-    skip(told.places, FEED, STREAM, hold, now=datetime.now(UTC))
+def test_a_skip_outlives_whatever_else_holds_the_table_there(tried: Tried) -> None:
+    tried.snapshot(b=1)
+    bad = tried.history.raw(b"no JSON")
+    tried.history.update([change("update", 1, b=3)])
+    assert tried.build(**HISTORY)[STREAM].error_class == "UNDECODABLE_FRAME"
+    (hold,) = quarantined(tried.places, FEED, STREAM)
+    skip(tried.places, FEED, STREAM, hold, now=datetime.now(UTC))
     unusable = {"unusable": {"condition": "c > 0", "action": "warn"}}
-    assert told.build(**HISTORY, expect=unusable)[STREAM].error_class == "UNUSABLE_EXPECTATION"
+    assert tried.build(**HISTORY, expect=unusable)[STREAM].error_class == "UNUSABLE_EXPECTATION"
 
-    assert told.build(**HISTORY) == {}
+    assert tried.build(**HISTORY) == {}
 
-    assert (told.rows()[1], told.verdicts()) == (("x", 3), {Verdict.EQUAL})
-    known = {each.position: each.resolution for each in quarantined(told.places, FEED, STREAM)}
+    assert (tried.rows()[1], tried.verdicts()) == (("x", 3), {Verdict.EQUAL})
+    known = {each.position: each.resolution for each in quarantined(tried.places, FEED, STREAM)}
     assert known == {bad: "skipped", bad + 1: "passed"}
 
 

@@ -26,9 +26,9 @@ from silverfold.pipelines.upkeep.remove_tree import remove_tree
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
 from tests.support.commits import Commits, Interrupted, counting
 from tests.support.deaths import Died, dying
-from tests.support.kept import rows_of
-from tests.support.telling import Told, change
-from tests.support.told import FEED, STREAM, ToldConnector, ToldOptions, ToldTable
+from tests.support.stub_connector import FEED, STREAM, StubConnector, StubOptions, StubTable
+from tests.support.stub_warehouse import StubWarehouse, change
+from tests.support.versioned_table import rows_of
 
 OLD = {"expect": {"old": {"condition": "b < 100", "action": "quarantine"}}}
 HISTORY = {"stored_as_scd_type": 2}
@@ -36,18 +36,18 @@ NEW = {"expect": {"new": {"condition": "b BETWEEN 50 AND 250", "action": "quaran
 ROWS = {k: ("x", b) for k, b in enumerate(b for b in (10, 200, 60, 300) for _ in range(4))}
 
 
-class Warehouse(Told):
+class Warehouse(StubWarehouse):
     """A table that has taken a snapshot by the old rule."""
 
     def __init__(self, spark: SparkSession, warehouse: Path, **settings: Any) -> None:
-        super().__init__(spark, warehouse, ToldConnector())
+        super().__init__(spark, warehouse, StubConnector())
         self.history.begin_snapshot()
         self.history.snapshot_rows([change("snapshot", k, a=a, b=b) for k, (a, b) in ROWS.items()])
         self.history.end_snapshot()
         assert self.build(**(settings or OLD)) == {}
 
     def feed(self, settings: Mapping[str, Any]) -> Feed:
-        return Feed(FEED, FEED, "unused", ToldOptions(), {STREAM: ToldTable(source="T", **settings)})
+        return Feed(FEED, FEED, "unused", StubOptions(), {STREAM: StubTable(source="T", **settings)})
 
     def rebuilding(self, settings: Mapping[str, Any], token: str = "a") -> Rebuild:
         local = load_settings(None, "local", {}).model_copy(update={"warehouse": self.places.warehouse})
@@ -83,8 +83,8 @@ def split(rows: Mapping[int, tuple[str, int]], low: int, high: int) -> list[dict
 
 
 def test_a_rebuild_whose_rows_aside_somebody_removes_changes_nothing(spark: SparkSession, warehouse: Path):
-    told = Warehouse(spark, warehouse)
-    before = told.both()
+    stub = Warehouse(spark, warehouse)
+    before = stub.both()
     note = Rebuild._note
 
     def taking_away(self: Rebuild, *given: Any) -> Any:
@@ -94,10 +94,10 @@ def test_a_rebuild_whose_rows_aside_somebody_removes_changes_nothing(spark: Spar
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Rebuild, "_note", taking_away)
         with pytest.raises(StoreUnavailable, match="somebody has removed it"):
-            told.rebuild(OLD)
+            stub.rebuild(OLD)
 
     assert before[1]
-    assert told.both() == before
+    assert stub.both() == before
 
 
 @pytest.mark.nightly
@@ -107,19 +107,19 @@ def test_a_rebuild_whose_rows_aside_somebody_removes_changes_nothing(spark: Spar
 def test_whatever_happens_at_any_commit_of_a_rebuild_leaves_the_table_right(
     spark: SparkSession, warehouse: Path, settings: Mapping[str, Any], after: bool, what: str
 ):
-    told = Warehouse(spark, warehouse, **settings)
-    told.history.update([change("update", 0, b=11), change("update", 3, a="w")])
-    assert told.build(**settings) == {}
-    before = told.both(), told.versions()
+    stub = Warehouse(spark, warehouse, **settings)
+    stub.history.update([change("update", 0, b=11), change("update", 3, a="w")])
+    assert stub.build(**settings) == {}
+    before = stub.both(), stub.versions()
     at, commits = 0, Commits(-1, after=True)
 
     while at <= commits.made:
-        first = told.rebuilding(settings, f"first {at}")
-        other = partial(told.rebuild, settings, f"other {at}") if what == "another one" else first._discard
+        first = stub.rebuilding(settings, f"first {at}")
+        other = partial(stub.rebuild, settings, f"other {at}") if what == "another one" else first._discard
         may_fail = nullcontext() if what == "another one" else suppress(SilverfoldError)
         with counting(Interrupted(at, other, after=after)) as commits, may_fail:
             first.run()
-        assert (told.both(), told.versions(), told.verdict(settings)) == (*before, Verdict.EQUAL)
+        assert (stub.both(), stub.versions(), stub.verdict(settings)) == (*before, Verdict.EQUAL)
         at += 1
 
     assert at > 5, "a rebuild has at least three commits of what it builds, and as many that swap"
@@ -128,27 +128,27 @@ def test_whatever_happens_at_any_commit_of_a_rebuild_leaves_the_table_right(
 @pytest.mark.nightly
 @pytest.mark.parametrize("step", ["replace_beside", "swap_in"])
 def test_rows_aside_outlive_the_death_of_a_rebuild_by_another_rule(spark: SparkSession, warehouse: Path, step: str):
-    told = Warehouse(spark, warehouse)
+    stub = Warehouse(spark, warehouse)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             silverfold.pipelines.upkeep.rebuild, step, dying(getattr(silverfold.pipelines.upkeep.rebuild, step), True)
         )
         with pytest.raises(Died):
-            told.rebuild(NEW, token=step)
+            stub.rebuild(NEW, token=step)
     swapped = step == "swap_in"
-    left, verdict = told.both(), told.verdict(NEW)
-    told.history.update(
+    left, verdict = stub.both(), stub.verdict(NEW)
+    stub.history.update(
         [op for k in range(0, 16, 4) for op in (change("update", k + 1, a="y"), change("delete", k + 2))]
     )
-    told.history.update([change("insert", k + 3, a="z", b=ROWS[k][1]) for k in range(0, 16, 4)])
-    assert told.build(**NEW) == {}
+    stub.history.update([change("insert", k + 3, a="z", b=ROWS[k][1]) for k in range(0, 16, 4)])
+    assert stub.build(**NEW) == {}
     changed = {k: ({1: "y", 3: "z"}.get(k % 4, "x"), b) for k, (_, b) in ROWS.items() if k % 4 != 2}
-    then = told.both()
-    after = told.verdict(NEW)
-    told.history.update([change("delete", k) for k in range(0, 16, 4)])
-    assert told.build(**NEW) == {}
-    ended = told.both()
-    told.rebuild(NEW)
+    then = stub.both()
+    after = stub.verdict(NEW)
+    stub.history.update([change("delete", k) for k in range(0, 16, 4)])
+    assert stub.build(**NEW) == {}
+    ended = stub.both()
+    stub.rebuild(NEW)
 
     assert (left, verdict) == (tuple(split(ROWS, 50, 250) if swapped else split(ROWS, 0, 99)), Verdict.EQUAL)
     inside, outside = split(changed, 50, 250)
@@ -156,4 +156,4 @@ def test_rows_aside_outlive_the_death_of_a_rebuild_by_another_rule(spark: SparkS
     assert then == ({**inside, **untouched}, {k: row for k, row in outside.items() if k not in untouched})
     assert after is Verdict.EQUAL
     rest = split({k: row for k, row in changed.items() if k % 4}, 50, 250)
-    assert (ended, told.both(), told.verdict(NEW)) == (tuple(rest), tuple(rest), Verdict.EQUAL)
+    assert (ended, stub.both(), stub.verdict(NEW)) == (tuple(rest), tuple(rest), Verdict.EQUAL)

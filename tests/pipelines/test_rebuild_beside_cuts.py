@@ -47,9 +47,9 @@ def test_a_cut_that_was_begun_before_a_rebuild_is_done_again_after_it(
     monkeypatch.setattr(write, step, after_a_rebuild)
     assert built.land_and_build(history) == {}
 
-    aside = {1: 99, 3: 77} if "expect" in settings else {}
+    side_rows = {1: 99, 3: 77} if "expect" in settings else {}
     everything = {1: 99, 2: 5, 3: 77, 4: 2}
-    expected = {key: qty for key, qty in everything.items() if key not in aside}
+    expected = {key: qty for key, qty in everything.items() if key not in side_rows}
     assert {key: row["Qty"] for key, row in built.rows("t").items()} == expected
     assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
     if built.feed.tables["t"].keeps_history:

@@ -41,7 +41,7 @@ def rebuild(built: Built, token: str) -> None:
     Rebuild(built.spark, built.settings, CONNECTOR, built.feed, "t", token).run()
 
 
-def told(versions: list[dict[str, Any]]) -> list[str]:
+def sorted_reprs(versions: list[dict[str, Any]]) -> list[str]:
     return sorted(map(repr, versions))
 
 
@@ -64,7 +64,7 @@ def test_a_column_that_came_later_is_null_to_the_rules_of_what_came_before(
     rebuild(built, "a")
 
     assert built.rows("t") == before
-    assert told(built.versions("t")) == told(versions)
+    assert sorted_reprs(built.versions("t")) == sorted_reprs(versions)
     assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
 
 
@@ -108,7 +108,7 @@ def test_versions_that_could_not_be_applied_today_are_not_lost(spark: SparkSessi
     built.settle(table(stored_as_scd_type=2, expect=fail))
     with pytest.raises(ApplyError, match="its history would lack what came from there to the next snapshot") as refused:
         rebuild(built, "a")
-    assert told(built.versions("t")) == told(before)
+    assert sorted_reprs(built.versions("t")) == sorted_reprs(before)
 
     remove_tree(built.places.history(FEED, "t"))
     assert str(built.places.history(FEED, "t")) in str(refused.value)

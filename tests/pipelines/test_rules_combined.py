@@ -20,8 +20,8 @@ from tests.support.building import Built, table
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
 from tests.support.running import run_once
-from tests.support.telling import Told, change
-from tests.support.told import FEED, ROW, STREAM, ToldConnector
+from tests.support.stub_connector import FEED, ROW, STREAM, StubConnector
+from tests.support.stub_warehouse import StubWarehouse, change
 
 
 def rule(condition: str, action: str) -> dict[str, Expectation]:
@@ -36,14 +36,14 @@ def deephaven(
     return Built(spark, warehouse, {"t": table(source="t", **settings)}), history
 
 
-def aside(built: Built) -> list[dict[str, Any]]:
+def side_rows(built: Built) -> list[dict[str, Any]]:
     session = built.spark.newSession()
     rows = session.read.format("delta").load(built.places.side_table(built.feed.name, "t").url)
     return [row.asDict() for row in rows.collect()]
 
 
-def told(spark: SparkSession, warehouse: Path, connector: ToldConnector | None = None) -> Told:
-    feed = Told(spark, warehouse, connector or ToldConnector())
+def stub(spark: SparkSession, warehouse: Path, connector: StubConnector | None = None) -> StubWarehouse:
+    feed = StubWarehouse(spark, warehouse, connector or StubConnector())
     feed.history.begin_snapshot()
     feed.history.snapshot_rows([change("snapshot", 1, a="x", b=1), change("snapshot", 2, a="y", b=2)])
     feed.history.end_snapshot()
@@ -61,7 +61,7 @@ def test_a_row_that_an_update_begins_has_its_key_and_is_found_by_the_next(spark:
         assert built.land_and_build(history) == {}
 
     assert built.rows("t") == {2: {"A": 1, "B": 1}, 7: {"A": 3, "B": 4}}
-    assert [(row["_row_key"], row["A"], row["B"]) for row in aside(built)] == [(1, -1, 1)]
+    assert [(row["_row_key"], row["A"], row["B"]) for row in side_rows(built)] == [(1, -1, 1)]
 
 
 def test_a_row_aside_holds_its_key_against_another(spark: SparkSession, warehouse: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_row_aside_holds_its_key_against_another(spark: SparkSession, warehous
     history.update("t", added={3: {"K": 5, "V": 7}})
 
     assert built.land_and_build(history)["t"].error_class == "DUPLICATE_KEY"
-    assert [row["_row_key"] for row in aside(built)] == [1]
+    assert [row["_row_key"] for row in side_rows(built)] == [1]
 
     history.update("t", modified={1: {"K": 8}})
     assert built.land_and_build(history) == {}
@@ -85,7 +85,7 @@ def test_a_row_aside_holds_its_key_against_another(spark: SparkSession, warehous
     "action", ["quarantine", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("warn", "fail"))]
 )
 def test_rules_hold_in_cuts_that_are_no_snapshots(spark: SparkSession, warehouse: Path, action: str) -> None:
-    feed, rules = told(spark, warehouse), rule("b < 10", action)
+    feed, rules = stub(spark, warehouse), rule("b < 10", action)
     assert feed.build(expect=rules) == {}
     feed.history.update([change("insert", 3, a="z", b=11), change("update", 1, b=12), change("update", 2, a="yy")])
 
@@ -105,7 +105,7 @@ def test_rules_hold_in_cuts_that_are_no_snapshots(spark: SparkSession, warehouse
 def test_a_rule_means_what_spark_reads(spark: SparkSession, warehouse: Path) -> None:
     """Wherever the row stands: in a snapshot, in a cut by itself, beside one that fails."""
     rules = rule("a <> 'it''s' AND date_format(DATE '2020-01-31', 'yyyy|MM') = '2020|01'", "quarantine")
-    feed = told(spark, warehouse)
+    feed = stub(spark, warehouse)
     assert feed.build(expect=rules) == {}
     for changes in ([("insert", 3, "it's")], [("insert", 4, "its")], [("insert", 5, "it's"), ("insert", 6, "is")]):
         feed.history.update([change(op, k, a=a, b=0) for op, k, a in changes])
@@ -116,7 +116,7 @@ def test_a_rule_means_what_spark_reads(spark: SparkSession, warehouse: Path) -> 
 
 def test_a_source_gains_a_column_while_a_row_is_aside(spark: SparkSession, warehouse: Path) -> None:
     rules = rule("b < 10", "quarantine")
-    feed = told(spark, warehouse, ToldConnector(has_partial_updates=False))
+    feed = stub(spark, warehouse, StubConnector(has_partial_updates=False))
     assert feed.build(expect=rules) == {}
     feed.history.update([change("update", 1, a="x", b=12)])
     assert feed.build(expect=rules) == {}
@@ -124,7 +124,7 @@ def test_a_source_gains_a_column_while_a_row_is_aside(spark: SparkSession, wareh
     wide = T.StructType(
         [*ROW.fields[:-1], T.StructField("b", T.DecimalType(25, 0)), T.StructField("c", T.StringType())]
     )
-    feed.connector = ToldConnector(has_partial_updates=False, row=wide)
+    feed.connector = StubConnector(has_partial_updates=False, row=wide)
     feed.history.update([change("update", 2, a="y", b=2, c="new")])
     assert feed.build(expect=rules) == {}
     feed.history.update([change("update", 1, a="x", b=3, c="more")])
@@ -164,14 +164,14 @@ def test_the_key_of_a_positional_source_may_be_called_row(spark: SparkSession, w
 
 
 def test_a_rule_on_a_column_of_ours_is_refused_by_name(spark: SparkSession, warehouse: Path) -> None:
-    feed = told(spark, warehouse)
+    feed = stub(spark, warehouse)
 
     assert feed.build(expect=rule("_position > 0", "warn"))[STREAM].error_class == "UNUSABLE_EXPECTATION"
 
 
 def test_history_has_nothing_of_a_cut_that_a_rule_refuses(spark: SparkSession, warehouse: Path) -> None:
     rules = rule("b < 10", "fail")
-    feed = told(spark, warehouse)
+    feed = stub(spark, warehouse)
     assert feed.build(stored_as_scd_type=2, expect=rules) == {}
     reached = last_cuts(feed.places, FEED)[STREAM].last_position
     feed.history.update([change("insert", 3, a="z", b=11)])
@@ -183,7 +183,7 @@ def test_history_has_nothing_of_a_cut_that_a_rule_refuses(spark: SparkSession, w
 
 
 def test_a_rule_that_is_gone_lets_its_rows_in(spark: SparkSession, warehouse: Path) -> None:
-    feed = told(spark, warehouse)
+    feed = stub(spark, warehouse)
     assert feed.build(expect=rule("b < 2", "quarantine")) == {}
     assert feed.rows() == {1: ("x", 1)}
     feed.history.update([change("update", 1, a="xx")])
@@ -200,7 +200,7 @@ def test_a_rule_that_is_gone_lets_its_rows_in(spark: SparkSession, warehouse: Pa
 def test_a_build_that_others_overtake_again_and_again_says_so_and_the_next_one_goes_on(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    feed, rules = told(spark, warehouse), rule("b < 2", "quarantine")
+    feed, rules = stub(spark, warehouse), rule("b < 2", "quarantine")
     assert feed.build(expect=rules) == {}
     feed.history.update([change("update", 1, b=5)])
 
@@ -220,20 +220,20 @@ def test_a_build_that_others_overtake_again_and_again_says_so_and_the_next_one_g
 def test_rows_aside_are_not_written_again_by_a_cut_that_leaves_them_as_they_are(
     spark: SparkSession, warehouse: Path
 ) -> None:
-    feed, rules = told(spark, warehouse), rule("b < 2", "quarantine")
+    feed, rules = stub(spark, warehouse), rule("b < 2", "quarantine")
     assert feed.build(expect=rules) == {}
-    version = DeltaTable(aside_of(feed)).version()
+    version = DeltaTable(side_table_url(feed)).version()
     feed.history.update([change("update", 1, a="xx")])
 
     assert feed.build(expect=rules) == {}
 
-    assert (feed.rows(), DeltaTable(aside_of(feed)).version()) == ({1: ("xx", 1)}, version)
+    assert (feed.rows(), DeltaTable(side_table_url(feed)).version()) == ({1: ("xx", 1)}, version)
 
 
 def test_rows_aside_that_a_cut_changed_before_it_died_are_put_back_by_a_longer_one(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    feed, rules = told(spark, warehouse), rule("b < 2", "quarantine")
+    feed, rules = stub(spark, warehouse), rule("b < 2", "quarantine")
     assert feed.build(expect=rules) == {}
     feed.history.update([change("insert", 3, a="z", b=7)])
     monkeypatch.setattr(write, "_write_aside", dying(write._write_aside, after=True))
@@ -249,7 +249,7 @@ def test_rows_aside_that_a_cut_changed_before_it_died_are_put_back_by_a_longer_o
     assert found.select(["k", "b"]).to_pylist() == [{"k": 2, "b": 2}]
 
 
-def aside_of(feed: Told) -> str:
+def side_table_url(feed: StubWarehouse) -> str:
     return feed.places.side_table(FEED, STREAM).url
 
 
@@ -257,7 +257,7 @@ def aside_of(feed: Told) -> str:
 def test_a_rule_that_raises_an_error_of_a_row_holds_before_it_and_names_itself_until_the_row_is_mended(
     spark: SparkSession, warehouse: Path, action: str
 ) -> None:
-    feed, expect = told(spark, warehouse), {"fine": rule("b < 1000", "warn")["rule"], **rule("10 / b > 1", action)}
+    feed, expect = stub(spark, warehouse), {"fine": rule("b < 1000", "warn")["rule"], **rule("10 / b > 1", action)}
     feed.history.update([change("update", 1, b=3)])
     feed.history.update([change("update", 2, b=0)])
 
@@ -312,7 +312,7 @@ def test_what_holds_a_table_is_passed_by_what_mends_it_however_short_its_cuts_ar
 
 def test_a_history_passes_a_snapshot_that_what_cannot_be_read_overlays(spark: SparkSession, warehouse: Path) -> None:
     """An update that landed before the first snapshot of its epoch overlays it: so neither can be taken."""
-    feed = Told(spark, warehouse, ToldConnector())
+    feed = StubWarehouse(spark, warehouse, StubConnector())
     feed.history.raw(b"{")
     snapshot(feed, b=1)
     assert feed.build(stored_as_scd_type=2)[STREAM].error_class == "UNDECODABLE_FRAME"
@@ -322,14 +322,14 @@ def test_a_history_passes_a_snapshot_that_what_cannot_be_read_overlays(spark: Sp
     assert feed.rows() == {1: ("x", 2)}
 
 
-def snapshot(feed: Told, *, b: int) -> None:
+def snapshot(feed: StubWarehouse, *, b: int) -> None:
     feed.history.begin_snapshot()
     feed.history.snapshot_rows([change("snapshot", 1, a="x", b=b)])
     feed.history.end_snapshot()
 
 
 def test_a_history_without_snapshots_waits_at_what_cannot_be_read(spark: SparkSession, warehouse: Path) -> None:
-    feed = Told(spark, warehouse, ToldConnector(snapshots=False))
+    feed = StubWarehouse(spark, warehouse, StubConnector(snapshots=False))
     feed.history.update([change("insert", 1, a="x", b=1)])
     feed.history.raw(b"{")
     feed.history.update([change("insert", 2, a="y", b=2)])
@@ -375,7 +375,7 @@ def test_a_mended_row_is_passed_though_something_else_is_wrong_behind_it(
     spark: SparkSession, warehouse: Path, other: str, *, follows: bool
 ) -> None:
     condition = "b < 10" if other == "unexplained" else "b < 10 AND cast(a AS int) > 0"
-    feed = Told(spark, warehouse, ToldConnector())
+    feed = StubWarehouse(spark, warehouse, StubConnector())
     settings = {"on_unexplained": "error", "expect": rule(condition, "fail")}
     feed.history.begin_snapshot()
     feed.history.snapshot_rows([change("snapshot", 0, a="1", b=1)])

@@ -110,19 +110,19 @@ def test_other_keys_hold_a_table_until_it_is_rebuilt(market: Market) -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "told"),
+    ("now", "reason"),
     [
         ({"keys": ("nope",)}, "keys is nope, the table was built with _row_key"),
         ({"mode": "updates_only"}, "mode is updates_only, the table was built with snapshot_with_updates"),
     ],
 )
 def test_rows_built_under_other_settings_are_not_compared(
-    spark: SparkSession, warehouse: Path, now: dict[str, Any], told: str
+    spark: SparkSession, warehouse: Path, now: dict[str, Any], reason: str
 ) -> None:
     market = Market(spark, warehouse, expect={"few": {"condition": "Qty < 15", "action": "quarantine"}})
     market.change(**now)
     found = verify_table(market.built.places, CONNECTOR, market.built.feed, "t")
-    assert (found.verdict, found.reason) == (Verdict.UNKNOWN, told)
+    assert (found.verdict, found.reason) == (Verdict.UNKNOWN, reason)
 
 
 def test_a_snapshot_gives_a_table_other_keys(market: Market) -> None:
@@ -145,20 +145,20 @@ def test_keys_that_are_named_or_not_are_the_same_keys(market: Market) -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "reason"),
     [
         ({"keys": ("Sym",)}, "keys is Sym, the table was built with _row_key"),
         ({"stored_as_scd_type": 2}, "it is to keep a history, and was built without"),
     ],
 )
 def test_status_says_that_settings_will_hold_a_table_though_nothing_comes(
-    market: Market, settings: dict[str, Any], said: str
+    market: Market, settings: dict[str, Any], reason: str
 ) -> None:
     assert market.status().built_otherwise is None
     market.change(**settings)
     assert market.built.build() == {}
 
-    assert market.status().built_otherwise == said
+    assert market.status().built_otherwise == reason
     market.rebuild()
     assert market.status().built_otherwise is None
     if market.table.keeps_history:
@@ -299,7 +299,7 @@ def test_however_much_upkeep_came_after_the_last_cut_its_note_is_found(market: M
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "expected"),
     [
         (DeephavenTable(source="T"), {"mode": "snapshot_with_updates", "apply": "log"}),
         (
@@ -314,8 +314,8 @@ def test_however_much_upkeep_came_after_the_last_cut_its_note_is_found(market: M
         (SqliteCloudTable(key_collation="nocase"), {"key_collation": "nocase"}),
     ],
 )
-def test_each_connector_says_what_else_makes_other_rows(settings: Table, told: dict[str, object]) -> None:
-    assert settings.row_settings == told
+def test_each_connector_says_what_else_makes_other_rows(settings: Table, expected: dict[str, object]) -> None:
+    assert settings.row_settings == expected
 
 
 @pytest.mark.nightly

@@ -44,13 +44,13 @@ def test_a_table_that_is_not_there_has_no_files_to_skip(tmp_path: Path) -> None:
     assert skipping_bounds(None, {"k": (1, 2)}) == {}
 
 
-@pytest.mark.parametrize("kept", [0, 100])
-def test_a_damaged_checkpoint_is_named_with_what_to_do(place: Place, kept: int) -> None:
+@pytest.mark.parametrize("size", [0, 100])
+def test_a_damaged_checkpoint_is_named_with_what_to_do(place: Place, size: int) -> None:
     table = open_table(place)
     assert table is not None
     table.create_checkpoint()
     (checkpoint,) = (Path(place.url) / "_delta_log").glob("*.checkpoint.parquet")
-    checkpoint.write_bytes(checkpoint.read_bytes()[:kept])
+    checkpoint.write_bytes(checkpoint.read_bytes()[:size])
     with pytest.raises(StoreUnavailable, match=r"its log cannot be read: .*; its log is damaged: put back"):
         open_table(place)
     for name in (checkpoint.name, "_last_checkpoint"):  # as it says
@@ -60,10 +60,10 @@ def test_a_damaged_checkpoint_is_named_with_what_to_do(place: Place, kept: int) 
     assert again.version() == 1
 
 
-@pytest.mark.parametrize("kept", [b"", b"\0" * 400])
-def test_a_damaged_data_file_is_no_damaged_log(place: Place, kept: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"\0" * 400])
+def test_a_damaged_data_file_is_no_damaged_log(place: Place, content: bytes) -> None:
     file = min(Path(place.url).glob("*.parquet"))
-    file.write_bytes(kept)
+    file.write_bytes(content)
     table = open_table(place)
     assert table is not None
     with pytest.raises(StoreUnavailable) as raised:

@@ -14,20 +14,20 @@ from pyspark.sql import types as T
 from silverfold.pipelines.landing.bronze_table import SCHEMA, retention_id
 from silverfold.pipelines.verifying.verify import Difference, Verdict, verify_table
 from tests.support.change_model import Change
-from tests.support.told import FEED, KEY, STREAM, ToldConnector, gone, put
+from tests.support.stub_connector import FEED, KEY, STREAM, StubConnector, gone, put
 from tests.support.written_history import Version, WrittenHistory
 
-SEQUENCED = ToldConnector(snapshots=False, source_ordered=True)
+SEQUENCED = StubConnector(snapshots=False, source_ordered=True)
 
 
 pytestmark = pytest.mark.usefixtures("rows_at_once")
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> WrittenHistory:
+def written(tmp_path: Path) -> WrittenHistory:
     """A snapshot at 1 to 3, updates at 4 and 5, and in the next epoch one at 7 to 10, with a move inside."""
-    told = WrittenHistory(tmp_path)
-    source = told.source
+    written = WrittenHistory(tmp_path)
+    source = written.source
     source.connect()
     source.begin_snapshot()
     source.snapshot_rows([put(1, "x", op="snapshot"), put(2, "z", op="snapshot")])
@@ -40,12 +40,12 @@ def told(tmp_path: Path) -> WrittenHistory:
     source.update([Change(0, "update", (0, 4), {"lane": 0, "k": 4}, (0, 3))])
     source.end_snapshot()
     source.land()
-    return told
+    return written
 
 
 def test_versions_are_what_every_update_made_of_every_row(tmp_path: Path):
-    told = WrittenHistory(tmp_path)
-    source = told.source
+    written = WrittenHistory(tmp_path)
+    source = written.source
     source.connect()
     source.begin_snapshot()
     source.snapshot_rows([put(1, "x", op="snapshot"), put(2, "z", op="snapshot")])
@@ -64,14 +64,14 @@ def test_versions_are_what_every_update_made_of_every_row(tmp_path: Path):
         (1, "z", 6, 7),
     ]
 
-    assert told.verdict(versions, 7) is Verdict.EQUAL
-    assert told.verdict([*versions[:5], (1, "z", 6, None)], 6) is Verdict.EQUAL
-    assert told.verdict(versions, 6) is Verdict.DIFFERENT
+    assert written.verdict(versions, 7) is Verdict.EQUAL
+    assert written.verdict([*versions[:5], (1, "z", 6, None)], 6) is Verdict.EQUAL
+    assert written.verdict(versions, 6) is Verdict.DIFFERENT
 
 
 def test_a_snapshot_ends_what_it_does_not_name_and_leaves_what_is_equal(tmp_path: Path):
-    told = WrittenHistory(tmp_path)
-    source = told.source
+    written = WrittenHistory(tmp_path)
+    source = written.source
     for rows in (["x", "y", "z"], ["x", "new"]):
         source.connect()
         source.update([put(4, "early")])  # 1 and 6: the snapshot has it too
@@ -81,13 +81,13 @@ def test_a_snapshot_ends_what_it_does_not_name_and_leaves_what_is_equal(tmp_path
     source.land()
 
     versions: list[Version] = [(0, "x", 3, None), (1, "y", 3, 8), (1, "new", 8, None), (2, "z", 3, 9)]
-    assert told.verdict([*versions, (4, "early", 1, None)], 9) is Verdict.EQUAL
-    assert told.verdict([*versions, (4, "early", 1, 6), (4, "early", 6, None)], 9) is Verdict.DIFFERENT
+    assert written.verdict([*versions, (4, "early", 1, None)], 9) is Verdict.EQUAL
+    assert written.verdict([*versions, (4, "early", 1, 6), (4, "early", 6, None)], 9) is Verdict.DIFFERENT
 
 
 def test_letter_case_that_changes_makes_no_version(tmp_path: Path):
-    told = WrittenHistory(tmp_path)
-    source = told.source
+    written = WrittenHistory(tmp_path)
+    source = written.source
     for named in ("a", "A"):
         source.columns(T.StructType([*KEY, T.StructField(named, T.StringType()), T.StructField("b", T.LongType())]))
         source.connect()
@@ -97,17 +97,17 @@ def test_letter_case_that_changes_makes_no_version(tmp_path: Path):
     source.update([Change(0, "update", (0, 1), {"A": "y"})])  # 10
     source.land()
 
-    assert told.verdict([(1, "x", 3, 10), (1, "y", 10, None)], 10) is Verdict.EQUAL
-    assert told.verdict([(1, "x", 3, 8), (1, "x", 8, 10), (1, "y", 10, None)], 10) is Verdict.DIFFERENT
+    assert written.verdict([(1, "x", 3, 10), (1, "y", 10, None)], 10) is Verdict.EQUAL
+    assert written.verdict([(1, "x", 3, 8), (1, "x", 8, 10), (1, "y", 10, None)], 10) is Verdict.DIFFERENT
 
 
-def test_an_altered_version_is_named_by_key_and_where_it_begins(told: WrittenHistory):
+def test_an_altered_version_is_named_by_key_and_where_it_begins(written: WrittenHistory):
     versions = [(1, "x", 2, 4), (1, "y", 4, None), (2, "z", 2, 5), (3, "w", 5, 10), (4, "v", 9, None)]
-    right = told.verdict(versions, 10)
+    right = written.verdict(versions, 10)
     tampered = [(1, "altered", 2, 4), *versions[1:3], (3, "w", 5, None), (4, "v", 7, None)]
-    told.keep(tampered, 10)
+    written.keep(tampered, 10)
 
-    found = told.verify()
+    found = written.verify()
 
     assert (right, found.table, found.verdict, found.position) == (Verdict.EQUAL, "t__history", Verdict.DIFFERENT, 10)
     assert (found.missing_rows, found.extra_rows, found.different_cells) == (1, 1, 2)
@@ -120,42 +120,42 @@ def test_an_altered_version_is_named_by_key_and_where_it_begins(told: WrittenHis
     ]
 
 
-def test_of_what_was_dropped_from_bronze_only_what_stood_on_is_known(told: WrittenHistory):
-    source = told.source
+def test_of_what_was_dropped_from_bronze_only_what_stood_on_is_known(written: WrittenHistory):
+    source = written.source
     source.connect()  # 11
     source.begin_snapshot()
     source.snapshot_rows([put(1, "y", op="snapshot"), put(4, "u", op="snapshot")])
     source.end_snapshot()
     source.update([gone(1)])
     source.land()
-    drop(told, floor=12)
+    drop(written, floor=12)
     older: list[Version] = [(1, "never mind", 2, 4), (7, "nor this", 3, 14)]
     newer: list[Version] = [(1, "y", 4, 15), (4, "u", 13, None)]
 
-    assert told.verdict([*older, *newer], 15) is Verdict.EQUAL
-    assert told.verify().folded_from == 12
-    assert told.verdict([*older, (1, "y", 4, None), newer[1]], 15) is Verdict.DIFFERENT
-    assert told.verdict([*older, (1, "other", 4, 15), newer[1]], 15) is Verdict.DIFFERENT
-    assert told.verdict([*older, *newer, (5, "stands", 3, None)], 15) is Verdict.DIFFERENT
-    assert told.verdict([*older, newer[0]], 15) is Verdict.DIFFERENT
+    assert written.verdict([*older, *newer], 15) is Verdict.EQUAL
+    assert written.verify().folded_from == 12
+    assert written.verdict([*older, (1, "y", 4, None), newer[1]], 15) is Verdict.DIFFERENT
+    assert written.verdict([*older, (1, "other", 4, 15), newer[1]], 15) is Verdict.DIFFERENT
+    assert written.verdict([*older, *newer, (5, "stands", 3, None)], 15) is Verdict.DIFFERENT
+    assert written.verdict([*older, newer[0]], 15) is Verdict.DIFFERENT
 
 
-def drop(told: WrittenHistory, *, floor: int) -> None:
-    bronze = DeltaTable(told.places.bronze(FEED).url)
+def drop(written: WrittenHistory, *, floor: int) -> None:
+    bronze = DeltaTable(written.places.bronze(FEED).url)
     bronze.alter.set_table_properties({"delta.appendOnly": "false"})
     recorded = CommitProperties(app_transactions=[Transaction(retention_id(FEED), floor)])
     below = f"frame_seq < {floor}"
     write_deltalake(bronze, SCHEMA.empty_table(), mode="overwrite", predicate=below, commit_properties=recorded)
 
 
-def test_a_history_that_is_not_there_or_was_not_kept_is_different(told: WrittenHistory):
+def test_a_history_that_is_not_there_or_was_not_kept_is_different(written: WrittenHistory):
     rows = [(1, "y", 4), (4, "v", 9)]
-    never = told.verify()
-    told.write(rows, 10)
-    gone = told.verify()
-    told.keep([(1, "x", 2, 4), (1, "y", 4, None), (2, "z", 2, None)], 4)
-    told.write(rows, 10, history=None)
-    off = told.verify()
+    never = written.verify()
+    written.write(rows, 10)
+    gone = written.verify()
+    written.keep([(1, "x", 2, 4), (1, "y", 4, None), (2, "z", 2, None)], 4)
+    written.write(rows, 10, history=None)
+    off = written.verify()
 
     assert never.verdict is Verdict.NOT_BUILT
     assert (gone.verdict, gone.reason) == (
@@ -168,17 +168,17 @@ def test_a_history_that_is_not_there_or_was_not_kept_is_different(told: WrittenH
     )
 
 
-def test_what_a_process_has_told_that_died_before_the_tables_commit_is_not_looked_at(told: WrittenHistory):
+def test_what_a_process_has_told_that_died_before_the_tables_commit_is_not_looked_at(written: WrittenHistory):
     versions: list[Version] = [(1, "x", 2, 4), (1, "y", 4, None), (2, "z", 2, None)]
-    told.keep(versions, 4)
-    told.write([(1, "y", 4), (2, "z", 2)], 4, history=0)
-    told.keep([(1, "x", 2, 4), (1, "never", 4, None)], 4)
+    written.keep(versions, 4)
+    written.write([(1, "y", 4), (2, "z", 2)], 4, history=0)
+    written.keep([(1, "x", 2, 4), (1, "never", 4, None)], 4)
 
-    assert told.verify().verdict is Verdict.EQUAL
+    assert written.verify().verdict is Verdict.EQUAL
 
 
-def test_what_cannot_be_read_counts_for_nothing_up_to_the_next_snapshot(told: WrittenHistory):
-    source = told.source
+def test_what_cannot_be_read_counts_for_nothing_up_to_the_next_snapshot(written: WrittenHistory):
+    source = written.source
     source.raw(b"nonsense")  # 11
     source.update([gone(1)])
     source.begin_snapshot()
@@ -187,18 +187,18 @@ def test_what_cannot_be_read_counts_for_nothing_up_to_the_next_snapshot(told: Wr
     source.land()
     versions: list[Version] = [(1, "x", 2, 4), (1, "y", 4, None), (2, "z", 2, 5), (3, "w", 5, 10), (4, "v", 9, 15)]
 
-    assert told.verdict(versions, 15) is Verdict.EQUAL
-    assert told.verdict([*versions[:4], (4, "v", 9, None)], 10) is Verdict.EQUAL
+    assert written.verdict(versions, 15) is Verdict.EQUAL
+    assert written.verdict([*versions[:4], (4, "v", 9, None)], 10) is Verdict.EQUAL
 
 
-def test_a_table_that_went_on_without_what_cannot_be_read_though_nothing_says_so_is_unknown(told: WrittenHistory):
+def test_a_table_that_went_on_without_what_cannot_be_read_though_nothing_says_so_is_unknown(written: WrittenHistory):
     """Its quarantine was removed by hand: what the history says of later updates is not to be called different."""
-    told.source.raw(b"nonsense")  # 11
-    told.source.update([gone(1)])
-    told.source.land()
+    written.source.raw(b"nonsense")  # 11
+    written.source.update([gone(1)])
+    written.source.land()
     went_on: list[Version] = [(1, "x", 2, 4), (1, "y", 4, 12), (2, "z", 2, 5), (3, "w", 5, 10), (4, "v", 9, None)]
 
-    assert told.verdict(went_on, 12) is Verdict.UNKNOWN
+    assert written.verdict(went_on, 12) is Verdict.UNKNOWN
 
 
 def test_without_snapshots_what_cannot_be_read_leaves_it_unknown(late: WrittenHistory):

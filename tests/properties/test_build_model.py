@@ -89,13 +89,13 @@ def stories(draw: st.DrawFn) -> Story:
 @st.composite
 def epochs(draw: st.DrawFn, tables: dict[str, ModelTable]) -> list[Step]:
     """Updates of all tables, their calls in turns; the last of each may lack its end."""
-    waiting: dict[str, list[Step]] = {name: [] for name in tables}
+    pending: dict[str, list[Step]] = {name: [] for name in tables}
     fresh = {name for name in tables if name not in UPDATES_ONLY}
     steps: list[Step] = []
     for name in draw(st.lists(st.sampled_from(sorted(tables)), min_size=25, max_size=60)):
-        if not waiting[name]:
-            waiting[name] = draw(updates(name, tables[name], snapshot=name in fresh))
-        step = waiting[name].pop(0)
+        if not pending[name]:
+            pending[name] = draw(updates(name, tables[name], snapshot=name in fresh))
+        step = pending[name].pop(0)
         tell(tables[name], step)
         steps.append(step)
         if step[0] == "end":
@@ -181,7 +181,7 @@ def version_of(silver: SilverTable) -> int:
     return opened.version()
 
 
-class Telling:
+class StoryRunner:
     """Carries a story out: lands it, builds, and compares with the model after every build."""
 
     def __init__(self, spark: SparkSession, warehouse: Path, story: Story) -> None:
@@ -261,4 +261,4 @@ class Telling:
 @given(story=stories())
 def test_silver_is_what_a_dictionary_would_hold(spark: SparkSession, story: Story):
     with tempfile.TemporaryDirectory() as warehouse:
-        Telling(spark, Path(warehouse), story).run()
+        StoryRunner(spark, Path(warehouse), story).run()

@@ -34,7 +34,16 @@ from silverfold.pipelines.verifying.verify import Verdict, verify_history, verif
 from tests.support.change_model import Change, State, after
 from tests.support.deaths import Died, dying
 from tests.support.running import run_once
-from tests.support.told import COLUMNS, FEED, STREAM, ToldConnector, ToldFeed, ToldHistory, ToldOptions, ToldTable
+from tests.support.stub_connector import (
+    COLUMNS,
+    FEED,
+    STREAM,
+    StubConnector,
+    StubFeed,
+    StubHistory,
+    StubOptions,
+    StubTable,
+)
 
 LANES = 30
 KEYS = range(4)
@@ -58,13 +67,13 @@ class Source:
     """A table that changes, what has been landed of it, and what silver must be at each position."""
 
     rng: random.Random
-    history: ToldHistory
+    history: StubHistory
     truth: State = field(default_factory=dict)
     at: dict[int, State] = field(default_factory=dict)
     """What silver is once it has reached a position: that of an update's end."""
     spoilt: bool = False
     """Some frames say nothing that can be decoded."""
-    _told: State = field(default_factory=dict)
+    _reported: State = field(default_factory=dict)
 
     def change(self, *, moves: bool = False) -> list[Change]:
         """Change the source; return what it says of it."""
@@ -74,8 +83,8 @@ class Source:
 
     def tell(self, changes: Sequence[Change]) -> None:
         """Land an update."""
-        self._told = after(self._told, changes, columns=COLUMNS)
-        self.at[self.history.update(changes)] = self._told
+        self._reported = after(self._reported, changes, columns=COLUMNS)
+        self.at[self.history.update(changes)] = self._reported
 
     def snapshot(self, *, whole: bool) -> Iterator[None]:
         """Land a snapshot as of now, among its rows an update that came meanwhile; or the beginning of one."""
@@ -88,8 +97,8 @@ class Source:
         self.history.update(self.change())
         if whole:
             self.history.snapshot_rows(rows[half:])
-            self._told = self.truth
-            self.at[self.history.end_snapshot()] = self._told
+            self._reported = self.truth
+            self.at[self.history.end_snapshot()] = self._reported
 
     def epoch(self, *, whole: bool) -> Iterator[None]:
         """Live through an epoch, frame by frame: between them other tables may speak, and builds may run.
@@ -105,7 +114,7 @@ class Source:
             yield
             self.tell(self.change(moves=self.rng.random() < 0.7))
             if self.spoilt and self.rng.random() < 0.4:
-                self.at[self.history.raw(b"{")] = self._told
+                self.at[self.history.raw(b"{")] = self._reported
             if self.rng.random() < 0.2:
                 yield from self.snapshot(whole=True)
         if whole and self.rng.random() < 0.5:
@@ -134,12 +143,12 @@ class Engine:
         spark: SparkSession,
         warehouse: Path,
         rng: random.Random,
-        connector: ToldConnector,
-        tables: Mapping[str, ToldTable],
+        connector: StubConnector,
+        tables: Mapping[str, StubTable],
     ) -> None:
         self.spark, self.rng, self.connector = spark, rng, connector
         self.places = Places(str(warehouse))
-        self.feed = Feed(FEED, FEED, "unused", ToldOptions(), tables)
+        self.feed = Feed(FEED, FEED, "unused", StubOptions(), tables)
         local = load_settings(None, "local", {})
         cut = CutLimits(max_frames=rng.choice([6, 200]))
         self.settings = local.model_copy(update={"warehouse": str(warehouse), "build": Build(cut=cut)})
@@ -173,15 +182,15 @@ class Engine:
         cuts = [cut for cut in read_cuts(self.places, FEED) if cut.table == table]
         return {cut.last_position: rows_of(place, "true", version=cut.delta_version) for cut in cuts}
 
-    def aside(self) -> list[tuple[Any, ...]]:
+    def side_rows(self) -> list[tuple[Any, ...]]:
         """Return the rows that the table keeps aside."""
         counts = beside(self.places, FEED, STREAM, "aside").counts
         return [] if counts is None else rows_of(self.places.side_table(FEED, STREAM), "true", version=counts.version())
 
     def as_of(self, position: int) -> list[tuple[Any, ...]]:
         """Return the rows that stood at a position, told by the history table."""
-        stood = f"__START_AT <= {position} AND (__END_AT IS NULL OR __END_AT > {position})"
-        return rows_of(self.places.history(FEED, STREAM), stood)
+        condition = f"__START_AT <= {position} AND (__END_AT IS NULL OR __END_AT > {position})"
+        return rows_of(self.places.history(FEED, STREAM), condition)
 
 
 def applied_twice(apply: Callable[..., Any]) -> Callable[..., Any]:
@@ -209,18 +218,18 @@ def rows(state: State) -> list[tuple[Any, ...]]:
 @given(st.integers(0, 2**32))
 def test_every_committed_version_is_the_source_as_it_stood(spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)
-    tables = {"t": ToldTable(source="T", stored_as_scd_type=2), "u": ToldTable(source="U")}
+    tables = {"t": StubTable(source="T", stored_as_scd_type=2), "u": StubTable(source="U")}
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(spark, Path(folder), rng, ToldConnector(), tables)
-        feed = ToldFeed(engine.places)
-        sources = {name: Source(rng, ToldHistory(engine.places, feed=feed, stream=name)) for name in tables}
+        engine = Engine(spark, Path(folder), rng, StubConnector(), tables)
+        feed = StubFeed(engine.places)
+        sources = {name: Source(rng, StubHistory(engine.places, feed=feed, stream=name)) for name in tables}
         live(engine, list(sources.values()))
 
         for name, source in sources.items():
-            stood = {at: rows(state) for at, state in source.at.items()}
-            assert engine.committed(name) == {at: stood[at] for at in engine.committed(name)}
+            states = {at: rows(state) for at, state in source.at.items()}
+            assert engine.committed(name) == {at: states[at] for at in engine.committed(name)}
             keeps_history = tables[name].keeps_history
-            assert not keeps_history or {at: engine.as_of(at) for at in stood} == stood
+            assert not keeps_history or {at: engine.as_of(at) for at in states} == states
             for verify in (verify_table, verify_history)[: 1 + keeps_history]:
                 found = verify(engine.places, engine.connector, engine.feed, name)
                 assert (found.verdict, found.differences) == (Verdict.EQUAL, ())
@@ -252,15 +261,15 @@ HARMLESS = Expectation(condition="a IS NOT NULL", action="warn")
 @given(st.integers(0, 2**32))
 def test_silver_is_the_rows_that_meet_the_rules_and_the_others_are_kept_aside(spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)
-    table = ToldTable(source="T", expect={"b_is_small": RULE, "a_is_there": HARMLESS}, on_bad_frame="skip")
+    table = StubTable(source="T", expect={"b_is_small": RULE, "a_is_there": HARMLESS}, on_bad_frame="skip")
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(spark, Path(folder), rng, ToldConnector(), {STREAM: table})
-        source = Source(rng, ToldHistory(engine.places), spoilt=True)
+        engine = Engine(spark, Path(folder), rng, StubConnector(), {STREAM: table})
+        source = Source(rng, StubHistory(engine.places), spoilt=True)
         live(engine, [source])
 
         (reached,) = [max(engine.committed())]
         assert engine.committed() == {at: rows(meeting(source.at[at])) for at in engine.committed()}
-        assert engine.aside() == rows(
+        assert engine.side_rows() == rows(
             {key: cells for key, cells in source.at[reached].items() if key not in meeting(source.at[reached])}
         )
 
@@ -279,17 +288,17 @@ def test_where_the_source_has_an_order_of_its_own_silver_follows_that(
 ) -> None:
     """Partial updates come again from an earlier one on; whole rows come in any order."""
     rng = random.Random(seed)
-    connector = ToldConnector(continuity="resume", snapshots=False, source_ordered=True)
+    connector = StubConnector(continuity="resume", snapshots=False, source_ordered=True)
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(spark, Path(folder), rng, connector, {STREAM: ToldTable(source="T")})
+        engine = Engine(spark, Path(folder), rng, connector, {STREAM: StubTable(source="T")})
         log = sequenced_log(rng, partial=partial)
         landed: dict[int, State] = {}
-        history, heard = ToldHistory(engine.places), set[int]()
+        history, delivered = StubHistory(engine.places), set[int]()
         history.connect()
         for numbers in deliveries(rng, len(log), in_order=partial):
-            heard.update(numbers)
+            delivered.update(numbers)
             at = history.update([log[number] for number in numbers], sequences=[f"{n:06}" for n in numbers])
-            landed[at] = after({}, [log[number] for number in sorted(heard)], columns=COLUMNS, upsert=True)
+            landed[at] = after({}, [log[number] for number in sorted(delivered)], columns=COLUMNS, upsert=True)
             if rng.random() < 0.3:
                 history.land()
                 engine.build()
@@ -301,13 +310,13 @@ def test_where_the_source_has_an_order_of_its_own_silver_follows_that(
 
 def sequenced_log(rng: random.Random, *, partial: bool) -> list[Change]:
     """Return what a source says of all lanes, in its order: whole rows and deletes, or partial updates too."""
-    told = []
+    log = []
     for _ in range(12 * LANES):
         key, op = (rng.randrange(LANES), rng.choice(KEYS)), rng.choice(["insert", "update", "update", "delete"])
         cells = {"lane": key[0], "k": key[1], "a": rng.choice(["x", "y", None]), "b": rng.choice([1, 2, None])}
         sent = {n: cells[n] for n in cells if n in ("lane", "k") or op == "insert" or not partial or rng.random() < 0.6}
-        told.append(Change(0, op, key, {} if op == "delete" else sent))
-    return told
+        log.append(Change(0, op, key, {} if op == "delete" else sent))
+    return log
 
 
 def deliveries(rng: random.Random, count: int, *, in_order: bool) -> list[list[int]]:

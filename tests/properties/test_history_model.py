@@ -44,14 +44,14 @@ class Moment(NamedTuple):
     rows: Rows
 
 
-class Telling:
+class StoryRunner:
     """Tells a random history, builds it by processes that come and go, and compares after each build."""
 
     def __init__(self, spark: SparkSession, warehouse: Path, rng: random.Random) -> None:
         self.spark, self.warehouse, self.rng = spark, warehouse, rng
         self.history = LandedHistory(dict.fromkeys(TABLES, COLUMNS))
         self.models = {name: ModelTable(list(COLUMNS), upsert=name == "upsert") for name in TABLES}
-        self.waiting: dict[str, list[Moment]] = {name: [] for name in TABLES}
+        self.pending: dict[str, list[Moment]] = {name: [] for name in TABLES}
         self.at: dict[str, list[Moment]] = {name: [] for name in TABLES}
         """What has been applied."""
         self.landed = -1
@@ -79,7 +79,7 @@ class Telling:
         model = self.models[name]
         model.end()
         assert model.rows is not None
-        self.waiting[name].append(Moment(self.landed + len(self.history.frames), model.rows))
+        self.pending[name].append(Moment(self.landed + len(self.history.frames), model.rows))
 
     def begin(self, name: str, *, snapshot: bool) -> Kind:
         """Tell all of an update but its end."""
@@ -128,8 +128,8 @@ class Telling:
                 patch.setattr(SilverTable, "apply", applied_twice(SilverTable.apply))
             assert built.build() == {}
             for name in TABLES:
-                self.at[name] += self.waiting[name]
-                self.waiting[name] = []
+                self.at[name] += self.pending[name]
+                self.pending[name] = []
                 self.compare(built, name)
 
     def compare(self, built: Built, name: str) -> None:
@@ -145,9 +145,9 @@ class Telling:
 
 def as_of(versions: Sequence[Mapping[str, Any]], position: int) -> dict[int, dict[str, Any]]:
     """Return the rows that stood at a position, by key."""
-    stood = [v for v in versions if v["__START_AT"] <= position and (v["__END_AT"] or position + 1) > position]
-    rows = {version["_row_key"]: {name: version[name] for name in COLUMNS} for version in stood}
-    assert len(rows) == len(stood), "a row stands once"
+    current = [v for v in versions if v["__START_AT"] <= position and (v["__END_AT"] or position + 1) > position]
+    rows = {version["_row_key"]: {name: version[name] for name in COLUMNS} for version in current}
+    assert len(rows) == len(current), "a row stands once"
     return rows
 
 
@@ -160,8 +160,8 @@ def as_of(versions: Sequence[Mapping[str, Any]], position: int) -> dict[int, dic
 def test_history_tells_the_rows_at_the_end_of_every_update(spark: SparkSession, seed: int) -> None:
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as warehouse:
-        telling = Telling(spark, Path(warehouse), rng)
+        runner = StoryRunner(spark, Path(warehouse), rng)
         for _ in range(rng.randint(2, 3)):
-            telling.epoch()
-        while any(telling.waiting.values()):
-            telling.build()
+            runner.epoch()
+        while any(runner.pending.values()):
+            runner.build()

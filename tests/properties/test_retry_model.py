@@ -19,13 +19,13 @@ from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.jobs.quarantine import only
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.holding.quarantine import read_quarantine
-from tests.properties.test_build_model import Step, Story, Telling, stories
+from tests.properties.test_build_model import Step, Story, StoryRunner, stories
 from tests.support.building import FEED
 from tests.support.misreading import misreading
 from tests.support.silver_model import ModelTable
 
 
-class Misread(Telling):
+class Misread(StoryRunner):
     """Tells a story to a build that cannot read one frame in so many.
 
     Args:
@@ -36,7 +36,7 @@ class Misread(Telling):
     def __init__(self, spark: SparkSession, warehouse: Path, story: Story, *, every: int, offset: int) -> None:
         super().__init__(spark, warehouse, story)
         self.every, self.offset = every, offset
-        self.stood: Mapping[str, list[Any]] = {name: [standing(model)] for name, model in self.models.items()}
+        self.earlier: Mapping[str, list[Any]] = {name: [expected_rows(model)] for name, model in self.models.items()}
         self.held: set[str] = set()
 
     def land(self, step: Step) -> None:
@@ -46,7 +46,7 @@ class Misread(Telling):
     def note(self) -> None:
         """Keep how every table stood after the step before."""
         for name, model in self.models.items():
-            self.stood[name].append(standing(model))
+            self.earlier[name].append(expected_rows(model))
 
     def start(self) -> FeedBuild:
         every, offset = self.every, self.offset  # a step may go to a worker, and takes what it names along
@@ -66,7 +66,7 @@ class Misread(Telling):
             if self.built.exists(name):
                 found = self.built.records(name) if model.log else self.built.rows(name)
                 changes = sorted((tuple(row.values()) for row in found), key=repr) if model.log else found
-                assert changes in self.stood[name]
+                assert changes in self.earlier[name]
 
     def retry(self) -> None:
         """Do as `silverfold quarantine retry` does, with a decoder that has no fault."""
@@ -76,7 +76,7 @@ class Misread(Telling):
         assert self.built.build(repaired) == {}
 
 
-def standing(model: ModelTable) -> Any:
+def expected_rows(model: ModelTable) -> Any:
     """Return what silver must hold now: a log's changes, sorted, or rows by key."""
     return sorted(model.changes, key=repr) if model.log else model.rows
 
@@ -96,5 +96,5 @@ def test_trying_again_after_a_fix_gives_what_no_error_would_have_given(
 
         misread.retry()
 
-        Telling.compare(misread)
+        StoryRunner.compare(misread)
         assert not any(row.ahead for row in read_quarantine(misread.built.places, FEED, misread.models))

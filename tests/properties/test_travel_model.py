@@ -21,7 +21,7 @@ TABLES = ("quotes", "trades")
 
 
 @dataclass(frozen=True)
-class Told:
+class DrawnFeed:
     """A feed of whole updates, each of one frame.
 
     Args:
@@ -42,28 +42,28 @@ class Told:
 
 
 @st.composite
-def feeds(draw: st.DrawFn) -> Told:
+def feeds(draw: st.DrawFn) -> DrawnFeed:
     frames = draw(st.lists(st.sampled_from(TABLES), min_size=2, max_size=12))
-    told, cuts = Told(frames, {}), {}
+    drawn, cuts = DrawnFeed(frames, {}), {}
     for table in TABLES:
-        own = told.own(table)
+        own = drawn.own(table)
         ends = sorted(draw(st.sets(st.sampled_from(own)))) if own else []
         times = sorted(draw(st.lists(st.integers(0, 20), min_size=len(ends), max_size=len(ends), unique=True)))
         cuts[table] = list(zip(ends, times, strict=True))
-    return Told(frames, cuts)
+    return DrawnFeed(frames, cuts)
 
 
-def store(places: Places, told: Told) -> None:
+def store(places: Places, drawn: DrawnFeed) -> None:
     begun: set[str] = set()
     lines = []
-    for stream in told.frames:
+    for stream in drawn.frames:
         lines.append(f"1 {stream} {'data' if stream in begun else 'snapshot'} whole")
         begun.add(stream)
     land(places, *lines)
-    for table, cuts in told.cuts.items():
+    for table, cuts in drawn.cuts.items():
         before = -1
         for version, (last, seconds) in enumerate(cuts):
-            taken = [position for position in told.own(table) if before < position <= last]
+            taken = [position for position in drawn.own(table) if before < position <= last]
             record(places, "market", row(table, version, taken, seconds))
             before = last
 
@@ -89,24 +89,24 @@ def row(table: str, version: int, taken: Sequence[int], seconds: int) -> CutRow:
 
 
 @a_third  # an example writes and reads a dozen Delta tables
-@given(told=feeds(), moment=st.integers(0, 21))
-def test_tables_without_a_note_have_every_update_up_to_the_position_and_no_other(told: Told, moment: int):
+@given(drawn=feeds(), moment=st.integers(0, 21))
+def test_tables_without_a_note_have_every_update_up_to_the_position_and_no_other(drawn: DrawnFeed, moment: int):
     with tempfile.TemporaryDirectory() as warehouse:
         places = Places(warehouse)
-        store(places, told)
+        store(places, drawn)
 
-        for position in range(len(told.frames)):
+        for position in range(len(drawn.frames)):
             found = as_of_position(places, Snapshots(), feed(*TABLES), position)
             noted = {table for table in TABLES if any(f"table {table} " in note for note in found.notes)}
-            ends = {table: [last for last, _ in told.cuts[table] if last <= position] for table in TABLES}
-            exact = {table for table in TABLES if ends[table] and told.lacks_nothing(table, position, moment=99)}
+            ends = {table: [last for last, _ in drawn.cuts[table] if last <= position] for table in TABLES}
+            exact = {table for table in TABLES if ends[table] and drawn.lacks_nothing(table, position, moment=99)}
             assert set(found.versions) - noted == exact
             assert found.versions == {t: len(ends[t]) - 1 for t in TABLES if ends[t] and t not in found.missing}
-            assert all(told.cuts[table][-1][0] > position for table in noted), "it went on later"
+            assert all(drawn.cuts[table][-1][0] > position for table in noted), "it went on later"
 
         then = as_of_moment(places, Snapshots(), feed(*TABLES), BEGAN + timedelta(seconds=moment))
-        newest = max((last for cuts in told.cuts.values() for last, at in cuts if at <= moment), default=-1)
+        newest = max((last for cuts in drawn.cuts.values() for last, at in cuts if at <= moment), default=-1)
         common = max(
-            (p for p in range(newest + 1) if all(told.lacks_nothing(table, p, moment) for table in TABLES)), default=-1
+            (p for p in range(newest + 1) if all(drawn.lacks_nothing(table, p, moment) for table in TABLES)), default=-1
         )
         assert (then.position, then.notes) == (common, ())

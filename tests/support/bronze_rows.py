@@ -1,4 +1,4 @@
-"""Writes bronze's small columns by hand: a line per frame, ``epoch stream kind boundary``, ``-`` for no stream."""
+"""Builds bronze's small columns from text: one line per frame, ``epoch stream kind boundary``, ``-`` for no stream."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Row(NamedTuple):
 
 
 def rows(*lines: str, start: int = 0) -> list[Row]:
-    """Read frames at dense positions from ``start``."""
+    """Parse frames at consecutive positions from ``start``."""
     return [_row(start + offset, line) for offset, line in enumerate(lines)]
 
 
 def small_columns(frames: Sequence[Row]) -> pa.Table:
-    """Return the frames as bronze would; each was received ``position`` seconds after `BEGAN`."""
+    """Return the frames as bronze columns; each is received ``position`` seconds after `BEGAN`."""
     return pa.Table.from_pylist(
         [
             {
@@ -56,7 +56,7 @@ def small_columns(frames: Sequence[Row]) -> pa.Table:
 
 
 def bronze(*lines: str, start: int = 0) -> pa.Table:
-    """Return frames written as lines, as bronze would."""
+    """Return frames given as lines, as bronze columns."""
     return small_columns(rows(*lines, start=start))
 
 

@@ -29,12 +29,12 @@ FEED = "market"
 
 
 class Built:
-    """One feed's warehouse: land histories into it, build, look at silver.
+    """A warehouse of one feed: land histories, build, read silver.
 
     Args:
-        tables: Silver tables; those not given as such have default settings.
-        address: Of the source, for tests that receive.
-        max_frames: Bound of a cut.
+        tables: Silver tables; a plain name gets default settings.
+        address: Source address, for tests that receive.
+        max_frames: Maximum number of frames in a cut.
     """
 
     def __init__(
@@ -58,22 +58,22 @@ class Built:
         return history.land(self.places.bronze(FEED), FEED)
 
     def start(self) -> FeedBuild:
-        """Return the build of a process that starts now, having looked at what has landed."""
+        """Return the build of a new process, refreshed from bronze."""
         feed_build = FeedBuild(lambda: self.spark, self.settings, CONNECTOR, self.feed)
         feed_build.refresh()
         return feed_build
 
     def build(self, feed_build: FeedBuild | None = None) -> dict[str, SilverfoldError]:
-        """Apply everything that has landed; return what holds which table. Without a build, by a process of its own."""
+        """Apply everything that has landed; return the error of each held table. By default starts a new build."""
         return run_once(feed_build or self.start())
 
     def land_and_build(self, history: LandedHistory) -> dict[str, SilverfoldError]:
-        """Do both."""
+        """Land the history, then build."""
         self.land(history)
         return self.build()
 
     def exists(self, table: str) -> bool:
-        """Tell whether the silver table has been made."""
+        """Return whether the silver table exists."""
         return open_table(self.places.silver(FEED, table)) is not None
 
     def silver(self, table: str) -> DataFrame:
@@ -81,11 +81,11 @@ class Built:
         return self.spark.read.format("delta").load(self.places.silver(FEED, table).url).drop("_position")
 
     def with_positions(self, table: str) -> DataFrame:
-        """Return the silver table as it stands."""
+        """Return the silver table, positions included."""
         return self.spark.read.format("delta").load(self.places.silver(FEED, table).url)
 
     def records(self, table: str) -> list[dict[str, Any]]:
-        """Return the silver table's rows without positions, read by delta-rs: a tenth of the time Spark takes."""
+        """Return the silver table's rows without positions, read by delta-rs, in a tenth of Spark's time."""
         opened = open_table(self.places.silver(FEED, table))
         assert opened is not None
         found = pa.table(QueryBuilder().register("silver", opened).execute("SELECT * FROM silver").read_all())
@@ -100,15 +100,15 @@ class Built:
         return by_key
 
     def notes(self, table: str) -> Mapping[str, int]:
-        """Return what the table's last cut told."""
+        """Return the counters of the table's last cut."""
         return last_cuts(self.places, FEED)[table].notes
 
     def settle(self, settings: DeephavenTable) -> None:
-        """Give the only table other settings from now on."""
+        """Replace the settings of the only table."""
         self.feed = replace(self.feed, tables=dict.fromkeys(self.feed.tables, settings))
 
     def versions(self, table: str) -> list[dict[str, Any]]:
-        """Return all versions of the table's rows, read as `records` are; none where there is no history yet."""
+        """Return the rows of the history table, read as by `records`; empty if there is no history yet."""
         opened = open_table(self.places.history(FEED, table))
         if opened is None:
             return []
@@ -118,7 +118,7 @@ class Built:
         return found
 
     def holds(self, table: str) -> Sequence[Hold]:
-        """Return what holds the table, by the feed's quarantine."""
+        """Return the table's holds in the feed's quarantine."""
         return holds(self.places, FEED, table)
 
 

@@ -1,4 +1,4 @@
-"""Builds a feed once, as a process of its own would, and reads silver back: for feeds of any connector."""
+"""Builds a feed of any connector once, as a new process would, and reads silver back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def build_once(spark: SparkSession, warehouse: Path, connector: Connector, feed: Feed) -> dict[str, SilverfoldError]:
-    """Apply all that has landed; return what holds which table."""
+    """Apply everything that has landed; return the error of each held table."""
     from silverfold.pipelines.applying.build import FeedBuild  # noqa: PLC0415 - tests without Spark use the rest
     from tests.support.running import run_once  # noqa: PLC0415 - as above
 

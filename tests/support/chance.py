@@ -1,4 +1,4 @@
-"""Chance and time that do as a test says."""
+"""Deterministic random numbers and time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from random import Random
 
 
 class Highest(Random):
-    """Draws the upper end, always."""
+    """Random numbers that always are the upper bound."""
 
     def uniform(self, a: float, b: float) -> float:
         assert a == 0.0
@@ -14,7 +14,7 @@ class Highest(Random):
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that a test advances by hand."""
 
     def __init__(self) -> None:
         self.now = 100.0

@@ -1,4 +1,4 @@
-"""What change rows do to a table, told by a dictionary, one change after another."""
+"""Reference model of change rows: applies them one by one to a table held in a dictionary."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Change(NamedTuple):
     op: str
     key: Key
     sent: Mapping[str, Any] = {}
-    """The cells it carries; of a delete none."""
+    """The cells it carries; empty for a delete."""
     old_key: Key | None = None
 
 
@@ -30,7 +30,7 @@ def after(
     upsert: bool = False,
     unexplained: Counter[str] | None = None,
 ) -> State:
-    """Return the table after the changes; ``state`` stays as it is. Counts in ``unexplained`` what no row explains."""
+    """Return the table after the changes; ``state`` is not modified. Counts inconsistent changes in ``unexplained``."""
     wrong: Counter[str] = Counter() if unexplained is None else unexplained
     now = {key: dict(cells) for key, cells in state.items()}
     blank = dict.fromkeys(columns)

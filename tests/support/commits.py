@@ -1,4 +1,4 @@
-"""Lets a process die at any of its commits, whoever makes them: no step of the engine is named here."""
+"""Simulates the death of a process at any Delta commit, whichever library makes it. Knows no step of the engine."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from pyspark.sql.readwriter import DataFrameWriter
 from tests.support.deaths import Died
 
 _COMMANDS = ("MERGE", "ALTER", "CREATE", "REPLACE", "INSERT", "UPDATE", "DELETE", "OPTIMIZE", "VACUUM", "RESTORE")
-"""How SQL that commits begins."""
+"""First words of SQL statements that commit."""
 _OURS = ("silverfold", "jobs", "pipelines", "connectors", "transforms", "deltalake")
-"""Packages whose modules may have imported what commits."""
+"""Packages whose modules may have imported functions that commit."""
 
 
 class Commits:
-    """Counts commits to any Delta table, whoever makes them and by whatever way; at one of them the process dies.
+    """Counts commits to any Delta table by any writer; at one of them the process dies.
 
     Args:
         last: Number of the commit, from 0, at which it dies.
-        after: The commit is done by then.
+        after: Die after the commit rather than before it.
     """
 
     def __init__(self, last: int, *, after: bool) -> None:
@@ -38,19 +38,19 @@ class Commits:
         self._last, self._after, self._dead, self._lock = last, after, False, Lock()
 
     def counted(self, commit: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the commit; of a process that is dead it is none."""
+        """Return the commit, wrapped and counted; does nothing once the process is dead."""
         return self.begun(commit, lambda *_args: None)
 
     def saved(self, save: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what writes a table by Spark; if it is the first time, a process that dies at it has begun the log.
+        """Return Spark's table writer, wrapped. A process that dies at the first write leaves a log that has begun.
 
-        What goes nowhere, to be computed only, is no commit.
+        Writes that go nowhere, only to compute the rows, are not counted.
         """
         counted = self.begun(save, lambda _writer, path: begin_log(Path(path)))
         return lambda writer, *where: (counted if where else save)(writer, *where)
 
     def begun(self, commit: Callable[..., Any], begin: Callable[..., None]) -> Callable[..., Any]:
-        """Return the commit; a process that dies before it is done begins it."""
+        """Return the commit, wrapped; a process that dies before its end still begins it."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with self._lock:
@@ -68,7 +68,7 @@ class Commits:
         return call
 
     def command(self, sql: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what runs SQL, commands that commit counted."""
+        """Return the function that runs SQL, wrapped: statements that commit are counted."""
         counted = self.counted(sql)
 
         def run(session: Any, query: str, *args: Any, **kwargs: Any) -> Any:
@@ -78,7 +78,7 @@ class Commits:
         return run
 
     def unless_dead(self, remove: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what tidies up, which the dead do not."""
+        """Return the cleanup function, wrapped: it does nothing once the process is dead."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             return None if self._dead else remove(*args, **kwargs)
@@ -87,10 +87,10 @@ class Commits:
 
 
 class Interrupted(Commits):
-    """Counts commits; at one of them something else happens first, or right behind it.
+    """Counts commits; calls another function right before or right after one of them.
 
     Args:
-        other: What happens, once.
+        other: The function, called once.
     """
 
     def __init__(self, at: int, other: Callable[[], object], *, after: bool) -> None:
@@ -98,7 +98,7 @@ class Interrupted(Commits):
         self._other = other
 
     def begun(self, commit: Callable[..., Any], begin: Callable[..., None]) -> Callable[..., Any]:
-        """Return the commit; what it would begin to write is written."""
+        """Return the commit, wrapped: it is carried out completely."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             with self._lock:
@@ -114,7 +114,7 @@ class Interrupted(Commits):
 
 
 def begin_log(table: Path) -> None:
-    """Leave in a table's folder what a process does that is killed while it makes the first commit."""
+    """Leave a table's folder as a process does that is killed during the first commit."""
     log = table / "_delta_log"
     if not log.exists():
         (log / "_staged_commits").mkdir(parents=True)
@@ -123,14 +123,14 @@ def begin_log(table: Path) -> None:
 
 @contextmanager
 def dying_at_commit(last: int, *, after: bool) -> Iterator[Commits]:
-    """Let the process die at its nth commit, from 0, inside the block, if it gets that far."""
+    """Inside the block, let the process die at its nth commit, from 0, if it gets that far."""
     with counting(Commits(last, after=after)) as commits:
         yield commits
 
 
 @contextmanager
 def counting(commits: Commits) -> Iterator[Commits]:
-    """Let each commit inside the block be counted."""
+    """Count every commit inside the block."""
     write = deltalake.write_deltalake
     ours = [module for name, module in list(sys.modules.items()) if name.split(".")[0] in _OURS]
     writers = [module for module in ours if vars(module).get("write_deltalake") is write]

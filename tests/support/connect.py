@@ -1,4 +1,4 @@
-"""Lets the JVM of a session serve Spark Connect too: a server without another JVM to start."""
+"""Serves Spark Connect from the JVM of an existing session, so no second JVM is started."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 
 def serve(spark: SparkSession) -> str:
-    """Serve the session's JVM on a free port of the loopback address, as long as it lives; return the URL."""
+    """Serve Spark Connect on a free loopback port for the lifetime of the JVM; return the URL."""
     jvm: Any = spark.sparkContext._jvm
     conf = jvm.org.apache.spark.SparkEnv.get().conf()
     conf.set("spark.connect.grpc.binding.address", "127.0.0.1")

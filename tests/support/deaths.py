@@ -1,4 +1,4 @@
-"""Lets a process die at a step of its work, without killing the test."""
+"""Simulates the death of a process at a step of its work."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 class Died(BaseException):
-    """The process is gone: nobody may catch this."""
+    """Simulated death of the process; must not be caught by the code under test."""
 
 
 def dying(step: Callable[..., Any], after: bool) -> Callable[..., Any]:
-    """Return what dies instead of the step, or once it is done."""
+    """Return the step, wrapped to raise `Died` before or after its work."""
 
     def die(*args: Any, **kwargs: Any) -> Any:
         if after:

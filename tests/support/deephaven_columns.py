@@ -1,4 +1,4 @@
-"""Values of every column type at its limits, and how they read back."""
+"""Boundary values of every column type, and their decoded form."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FIXED: dict[str, list[Any]] = {
     "Double": [None, "NaN", INF, -INF, DOUBLE_MAX, 5e-324, 0.0],
     "DateTime": [None, -9223372036854775807, 0, 1503668245123456789, 9223372036854775807],
 }
-"""Python values; ``"NaN"`` stands for NaN, which equals nothing."""
+"""Python values; ``"NaN"`` represents NaN, which equals nothing."""
 
 CASES: dict[str, list[Any]] = (
     FIXED
@@ -41,11 +41,11 @@ CASES: dict[str, list[Any]] = (
     }
     | {f"{name}Array": [None, [], [None], values, list(reversed(values))] for name, values in FIXED.items()}
 )
-"""Per type, values in the form in which they read back."""
+"""By type, values in decoded form."""
 
 
 def written(name: str) -> list[Any]:
-    """Return the cases of a type in the form in which they are encoded."""
+    """Return the cases of a type in the form that is encoded."""
 
     def one(value: Any) -> Any:
         if isinstance(value, list):
@@ -69,7 +69,7 @@ def readable(values: Iterable[Any]) -> list[Any]:
 
 
 def pairs(*ranges: tuple[int, int]) -> Longs:
-    """Return row ranges as the codec takes them."""
+    """Return row ranges in the codec's form."""
     return np.array(ranges, np.int64).reshape(-1, 2)
 
 

@@ -1,4 +1,4 @@
-"""Epochs in memory, at the points from which tests go on."""
+"""In-memory epochs in the states that tests start from."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def begun(
 
 
 def subscribed(tables: Mapping[str, DeephavenTable] = TABLES, **gear: Any) -> Epoch:
-    """An epoch after its greeting and its requests, which the server has answered."""
+    """An epoch whose handshake and subscribe requests have been answered."""
     epoch = begun(tables, **gear)
     epoch.receive(sent(GREETING))
     epoch.requests()
@@ -48,5 +48,5 @@ def outline(frames: Iterable[Frame]) -> list[tuple[str | None, str, str]]:
 
 
 def marks(frames: Iterable[Frame]) -> list[dict[str, Any]]:
-    """What the marks among the frames say."""
+    """Decoded bodies of the marks among the frames."""
     return [json.loads(frame.body) for frame in frames if frame.kind == "mark"]

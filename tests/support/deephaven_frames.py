@@ -1,4 +1,4 @@
-"""What a table server sends, frame by frame, by our reconstruction of the schema."""
+"""Frames sent by a table server, encoded with our reconstruction of the schema."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GREETING = control.encode_connection_response(ROLES, BUFFER)
 
 
 def response(subscription_id: int) -> bytes:
-    """The answer to a subscription: one column of longs."""
+    """A subscribe response: one column of longs."""
     return control.encode_subscribe_response(ROLES, subscription_id, [(0, "n", TYPES["Long"])])
 
 
@@ -53,10 +53,10 @@ def refusal(subscription_id: int, code: str, text: str = "no") -> bytes:
 
 
 def update(subscription_id: int) -> list[bytes]:
-    """A whole update of one column message."""
+    """A complete update with one column message."""
     return [begin(subscription_id), rows(subscription_id), end(subscription_id)]
 
 
 def sent(*bodies: bytes) -> bytes:
-    """Messages as they are on the wire, each after its length."""
+    """Length-prefixed messages, as on the wire."""
     return b"".join(map(frame, bodies))

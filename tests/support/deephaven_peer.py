@@ -1,4 +1,4 @@
-"""A client of a table server on a plain socket: gathers updates whole, decoded, and keeps the table they make."""
+"""A table client on a plain socket: collects complete, decoded updates and maintains the resulting tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from silverfold.connectors.deephaven.protocol.session import Session
 from silverfold.connectors.wire.sbe.schema.model import Schema
 
 PATIENCE = 20.0
-"""Seconds to wait for what must come."""
+"""Timeout in seconds for expected messages."""
 
 Cells = dict[str, dict[int, Any]]
 """Column name → row key → value."""
@@ -36,7 +36,7 @@ Cells = dict[str, dict[int, Any]]
 
 @dataclass
 class Update:
-    """One atomic update as it came."""
+    """One atomic update as received."""
 
     subscription_id: int
     snapshot: bool
@@ -44,9 +44,9 @@ class Update:
     modified: Cells = field(default_factory=dict)
     removed: list[tuple[int, int]] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
-    """What its messages were, in order: removed, added, modified."""
+    """Kinds of its messages, in order: removed, added, modified."""
     sizes: list[int] = field(default_factory=list)
-    """Of its messages, without length."""
+    """Sizes of its messages, without the length prefix."""
 
 
 class Peer:
@@ -79,7 +79,7 @@ class Peer:
         columns: Sequence[str] = (),
         row_filter: str = "",
     ) -> SubscribeResponse | SubscriptionError:
-        """Subscribe and return the answer, which must be the next event."""
+        """Subscribe; return the response, which must be the next event."""
         self.socket.sendall(self.session.subscribe(subscription_id, mode, table, columns, row_filter))
         answer = self.event()
         assert isinstance(answer, SubscribeResponse | SubscriptionError)
@@ -89,11 +89,11 @@ class Peer:
         return answer
 
     def unsubscribe(self, subscription_id: int) -> None:
-        """Ask for the end of a subscription."""
+        """Request the end of a subscription."""
         self.socket.sendall(self.session.unsubscribe(subscription_id))
 
     def send(self, body: bytes) -> None:
-        """Send a message that the session would not."""
+        """Send any message, including those the session would not send."""
         self.socket.sendall(frame(body, PrefixCounts.MESSAGE))
 
     def event(self) -> Event | None:
@@ -109,7 +109,7 @@ class Peer:
                 self.session.receive_eof()
 
     def update(self) -> Update:
-        """Return the next update, which nothing may interrupt, and apply it to `tables`."""
+        """Return the next update and apply it to `tables`. No other event may come before its end."""
         began = self.event()
         assert isinstance(began, UpdateBegan), began
         update = Update(began.subscription_id, began.snapshot)
@@ -121,13 +121,13 @@ class Peer:
         return update
 
     def failure(self) -> Event | None:
-        """Return the error that comes next, skipping what came of an update before it."""
+        """Return the next error, skipping parts of an update before it."""
         while isinstance(event := self.event(), UpdateBegan | ColumnReceived | RowsRemovedReceived | UpdateVoided):
             pass
         return event
 
     def rest(self) -> list[Event]:
-        """Return all events until the connection ends, be it in the middle of a frame."""
+        """Return all events until the connection ends, even in the middle of a frame."""
         events: list[Event] = []
         while not (events and isinstance(events[-1], BadFrame)) and (event := self.event()) is not None:
             events.append(event)

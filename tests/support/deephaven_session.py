@@ -1,4 +1,4 @@
-"""A client's session in memory: the messages it is given, and ways to give them."""
+"""An in-memory client session, its input messages, and helpers to feed them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def connected(roles: Roles = ROLES) -> Session:
 
 
 def subscribed(mode: SubscribeMode = BOTH, *bodies: bytes) -> Session:
-    """A session with subscription 7 confirmed, all events of further messages taken."""
+    """A session with subscription 7 confirmed, and the events of all further messages consumed."""
     session = connected()
     session.subscribe(7, mode, "Quotes")
     say(session, RESPONSE, *bodies)

@@ -1,4 +1,4 @@
-"""The golden vectors of the Deephaven transport, and the two schemas they and other tests go by."""
+"""Golden vectors of the Deephaven transport, and the two schemas that they and other tests use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Vector(NamedTuple):
 
     @property
     def body(self) -> bytes:
-        """The only frame without its length."""
+        """The only frame, without its length."""
         return self.octets[4:]
 
 
@@ -54,5 +54,5 @@ def builtin_roles() -> Roles:
 
 @cache
 def other_roles() -> Roles:
-    """Return the roles of a schema that differs wherever it may."""
+    """Return the roles of a schema that differs in everything that may differ."""
     return bind(load_schema(OTHER_SCHEMA))

@@ -1,4 +1,4 @@
-"""Folds changes through pieces as Spark does, without Spark, and shows net rows in a form that tests can write out."""
+"""Folds changes in pieces as Spark does, but without Spark, and returns net rows in a form that tests can spell out."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ from silverfold.connectors.deephaven.decoder.blocks import (
 )
 
 KINDS = (pa.int64(), pa.string())
-"""The columns of the tests' table: 0 holds longs, 1 texts."""
+"""Columns of the test table: column 0 holds longs, column 1 strings."""
 
 Frame: TypeAlias = Change | WideRange
 
 
 class Net(NamedTuple):
-    """What came of one row key."""
+    """Net change of one row key."""
 
     op: str
     position: int
     cells: Mapping[int, Any]
-    """By column; only those sent."""
+    """By column; only the columns sent."""
 
 
 def added(update: int, position: int, column: int, rows: Mapping[int, Any]) -> Change:
-    """Return one message of added rows."""
+    """Return a message of added rows."""
     return of_column(update, ADDED, position, column, list(rows.items()))
 
 
 def modified(update: int, position: int, column: int, rows: Mapping[int, Any]) -> Change:
-    """Return one message of modified rows."""
+    """Return a message of modified rows."""
     return of_column(update, MODIFIED, position, column, list(rows.items()))
 
 
 def of_column(update: int, phase: int, position: int, column: int, rows: Sequence[tuple[int, Any]]) -> Change:
-    """Return one message of a column; keys may come in any order, and more than once."""
+    """Return a message of one column; keys may come in any order, and repeatedly."""
     keys = np.array([key for key, _ in rows], np.int64)
     return Change(column, update, phase, position, keys, pa.array([value for _, value in rows], KINDS[column]))
 
 
 def removed(update: int, position: int, *keys: int) -> Change:
-    """Return one message of removed rows, key by key."""
+    """Return a message of removed rows, key by key."""
     return Change(REMOVAL_COLUMN, update, REMOVED, position, np.array(keys, np.int64), None)
 
 
@@ -64,10 +64,10 @@ def fold(
     upsert: bool = False,
     shuffle: Callable[[list[Any]], None] | None = None,
 ) -> dict[tuple[int, int], Net]:
-    """Cut each batch into pieces, bring the pieces of a block together in any order, and assemble them.
+    """Cut each batch into pieces, collect the pieces of each block in any order, and assemble them.
 
     Returns:
-        By update (0 when updates are folded) and row key.
+        Net changes by update (0 when updates are folded) and row key.
     """
     pieces = [piece for batch in batches for piece in _pieces(batch, parts, by_update)]
     (shuffle or Random(0).shuffle)(pieces)
@@ -92,7 +92,7 @@ def fold(
 
 
 def folded(*frames: Frame, upsert: bool = False) -> dict[int, Net]:
-    """Fold the frames of one batch; return what came of each row key."""
+    """Fold the frames of one batch; return the net change of each row key."""
     return {key: net for (_, key), net in fold(frames, upsert=upsert).items()}
 
 

@@ -1,11 +1,11 @@
-"""Runs a job as its command does, and kills it with SIGKILL at a step of its work: itself, and the JVM it started.
+"""Runs a job as its command does, and kills it with SIGKILL at a step of its work, along with the JVM it started.
 
 ::
 
     python -m tests.support.killed MODULE:NAME WHEN FOLDER JOB…
 
-WHEN is ``before`` the step, ``after`` it, ``during`` it (as soon as a data file begins in FOLDER), or ``decoding``: as
-soon as a worker has read the first frames that the step is given. To be started as a process group of its own.
+WHEN is ``before`` the step, ``after`` it, ``during`` it (as soon as a data file is created in FOLDER), or ``decoding``
+(as soon as a worker has read the first frames passed to the step). Must be started in its own process group.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from silverfold.jobs.cli import main
 
 
 def kill() -> None:
-    """End the process group, now."""
+    """Kill the process group."""
     os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 def kill_at_a_new_file(folder: Path) -> None:
-    """End the process group once there is a data file that is not there yet. Returns at once."""
+    """Kill the process group once a new data file appears. Returns immediately."""
     known = set(folder.glob("part-*"))
 
     def watch() -> None:
@@ -45,7 +45,7 @@ def kill_at_a_new_file(folder: Path) -> None:
 
 
 def beginning_a_file(frames: DataFrame, folder: Path) -> InSpark:
-    """Return the frames; who reads them begins a data file."""
+    """Return the frames; reading them creates a data file."""
     path = str(folder / "part-decoding")
 
     def begin(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -57,7 +57,7 @@ def beginning_a_file(frames: DataFrame, folder: Path) -> InSpark:
 
 
 def dying(step: Callable[..., Any], when: str, folder: Path) -> Callable[..., Any]:
-    """Return what does the step, and does not live to tell."""
+    """Return the step, wrapped to kill the process."""
 
     def die(*args: Any, **kwargs: Any) -> None:
         if when == "before":
@@ -75,7 +75,7 @@ def dying(step: Callable[..., Any], when: str, folder: Path) -> Callable[..., An
 
 
 def patch(step: str, when: str, folder: Path) -> None:
-    """Let the process die at the step."""
+    """Patch the step so that the process dies at it."""
     module, _, name = step.partition(":")
     *owners, last = name.split(".")
     owner: Any = import_module(module)

@@ -1,4 +1,4 @@
-"""Writes the history of a Deephaven feed into bronze as a receiver lands it, frame by frame, without a socket."""
+"""Writes the history of a Deephaven feed into bronze frame by frame, as a receiver lands it, without a socket."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def ranges_of(keys: Sequence[int]) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 @dataclass
 class LandedHistory:
-    """A history that grows by whole calls, each appending frames; `land` commits what was appended since.
+    """A history that grows call by call: each call appends frames, and `land` commits the frames appended since.
 
     Args:
         columns: Name → Deephaven type, for each stream. Subscription ids are 1, 2, … in this order.
-        streams: How streams are called when they land, where that is not how they are called here.
+        streams: Landed names of streams, where they differ from the names used here.
     """
 
     columns: Mapping[str, Mapping[str, str]]
@@ -52,7 +52,7 @@ class LandedHistory:
     streams: dict[str, str] = field(default_factory=dict)
 
     def connect(self, *, streams: Sequence[str] | None = None) -> None:
-        """Begin an epoch: opened, connection response, subscribe responses."""
+        """Begin an epoch: mark "opened", connection response, subscribe responses."""
         self.epoch += 1
         self._add(mark("opened", epoch=self.epoch))
         self._add(Frame(control.encode_connection_response(self.roles, self.limit), Kind.CONTROL))
@@ -80,7 +80,7 @@ class LandedHistory:
         modified: bool,
         kind: Kind = Kind.DATA,
     ) -> None:
-        """Send rows by key, one message or more for each column that any row has; rows without it are left out."""
+        """Send rows by key: for each column that any row has, one or more messages with the rows that have it."""
         for column_id, name in enumerate(self.columns[stream]):
             keys = sorted(key for key, row in rows.items() if name in row)
             if keys:
@@ -121,7 +121,7 @@ class LandedHistory:
         self._add(Frame(body, kind, Boundary.INSIDE, stream))
 
     def snapshot(self, stream: str, rows: Mapping[int, Mapping[str, Any]]) -> None:
-        """Send a whole snapshot."""
+        """Send a complete snapshot."""
         self.begin(stream, Kind.SNAPSHOT)
         self.rows(stream, rows, modified=False, kind=Kind.SNAPSHOT)
         self.end(stream, Kind.SNAPSHOT)
@@ -134,7 +134,7 @@ class LandedHistory:
         added: Mapping[int, Mapping[str, Any]] | None = None,
         modified: Mapping[int, Mapping[str, Any]] | None = None,
     ) -> None:
-        """Send a whole update."""
+        """Send a complete update."""
         self.begin(stream)
         if removed:
             self.removed(stream, [(first, last) for first, last in ranges_of(sorted(removed)).tolist()])
@@ -147,7 +147,7 @@ class LandedHistory:
         self._add(mark("closed", epoch=self.epoch, reason=reason))
 
     def land(self, place: Place, feed: str, *, received_at: int = 1_700_000_000_000_000) -> int:
-        """Commit what was appended since the last call, in commits of a receiver's size; return the last position."""
+        """Commit the frames appended since the last call, in commits of a receiver's size; return the last position."""
         writer = BronzeWriter(place, feed, token="history")
         batch = Batch(writer.last + 1)
         for epoch, frame in self.frames:

@@ -1,4 +1,4 @@
-"""What tests of landing share: a receiver that follows a script, a sink on a fresh table, readers of what landed."""
+"""Helpers for landing tests: a scripted receiver, a sink on a new table, and readers of landed frames."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.store import open_table
 
 LOG = structlog.wrap_logger(structlog.ReturnLogger(), processors=[lambda _logger, _name, event: event])
-"""Says nothing."""
+"""Discards log events."""
 
 AT_ONCE = Commit(interval_ms=1)
 BY_HAND = Commit(interval_ms=600_000, max_bytes=1 << 20)
-"""Nothing is committed but by bytes and `BronzeSink.flush`."""
+"""Commits by size and by `BronzeSink.flush` only."""
 
 Script = Callable[[FrameSink, Resume], Awaitable[str | None]]
 
 
 class ScriptedReceiver:
-    """Runs one script per epoch; when none is left, it waits to be stopped."""
+    """Runs one script per epoch; after the last, waits to be stopped."""
 
     def __init__(self, scripts: Iterable[Script]) -> None:
         self._scripts = list(scripts)
@@ -43,7 +43,7 @@ class ScriptedReceiver:
 
 
 class ScriptedConnector:
-    """As much of a connector as landing needs."""
+    """The part of a connector that landing needs."""
 
     name = "scripted"
     Options = BaseModel
@@ -61,7 +61,7 @@ class ScriptedConnector:
 
 
 class Landed(NamedTuple):
-    """A landed frame, without its time."""
+    """A landed frame, without its receive time."""
 
     frame_seq: int
     epoch: int
@@ -72,7 +72,7 @@ class Landed(NamedTuple):
 
 
 def feed(*, commit: Commit = AT_ONCE, reconnect: Reconnect | None = None, **options: Any) -> Feed:
-    """A feed called market, which waits next to nothing between epochs."""
+    """A feed named market, with almost no delay between epochs."""
     return Feed(
         "market",
         "scripted",
@@ -85,13 +85,13 @@ def feed(*, commit: Commit = AT_ONCE, reconnect: Reconnect | None = None, **opti
 
 
 def update(body: bytes = b"body", count: int = 1) -> list[Frame]:
-    """Frames that are updates of their own."""
+    """Frames that each are a complete update."""
     return [Frame(body, Kind.DATA, Boundary.WHOLE, "quotes")] * count
 
 
 @asynccontextmanager
 async def sink_at(place: Place, settings: Commit = AT_ONCE, **options: Any) -> AsyncIterator[BronzeSink]:
-    """A sink of the feed market, over the real table at the place. Its clock counts its calls."""
+    """A sink of the feed market on the real table at the place. Its clock counts calls."""
     ticks = iter(range(1 << 40))
     gear: dict[str, Any] = {"clock": lambda: next(ticks), "rng": Random(1), "log": LOG} | options
     writer = BronzeWriter(place, "market", token=gear.pop("token", "a"))
@@ -101,7 +101,7 @@ async def sink_at(place: Place, settings: Commit = AT_ONCE, **options: Any) -> A
 
 
 def landed(place: Place | Places) -> list[Landed]:
-    """Everything in bronze, in order; nothing when there is no table yet."""
+    """All frames in bronze, in order; empty if there is no table yet."""
     at = place.bronze("market") if isinstance(place, Places) else place
     table = open_table(at)
     if table is None:
@@ -111,6 +111,6 @@ def landed(place: Place | Places) -> list[Landed]:
 
 
 def marks(place: Place | Places, name: str = "") -> list[dict[str, Any]]:
-    """The details of the marks with this name, or of all, in order."""
+    """Details of the marks with this name, or of all marks, in order."""
     found = [json.loads(frame.body) for frame in landed(place) if frame.kind == "mark"]
     return [details for details in found if name in ("", details["mark"])]

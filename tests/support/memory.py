@@ -1,4 +1,4 @@
-"""A sink for tests of receivers: keeps in memory what lands."""
+"""In-memory sink for receiver tests."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from silverfold.connectors.base import Frame, Kind
 
 
 class MemorySink:
-    """A `connectors.base.FrameSink`. Once ``is_full``, it waits for room that never comes: its store is down."""
+    """A `connectors.base.FrameSink`. Once ``is_full``, `land` never returns, as if the store were down."""
 
     def __init__(self, frames: Iterable[Frame] = ()) -> None:
         self.frames = list(frames)
@@ -28,6 +28,6 @@ class MemorySink:
     async def flush(self) -> int:
         return len(self.frames) - 1
 
-    def told(self) -> Iterator[tuple[str | None, dict[str, Any]]]:
-        """Of each mark its stream and its details, in order."""
+    def mark_details(self) -> Iterator[tuple[str | None, dict[str, Any]]]:
+        """Stream and details of each mark, in order."""
         return ((frame.stream, json.loads(frame.body)) for frame in self.frames if frame.kind is Kind.MARK)

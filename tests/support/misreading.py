@@ -1,4 +1,4 @@
-"""A decoder with a fault: it cannot read some frames, which the true decoder can. Taking it away is the fix."""
+"""A faulty decoder: fails on some frames that the real decoder reads. Removing it is the fix."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ UNREADABLE = VECTORS["unknown-template"].body
 
 @dataclass(frozen=True)
 class Misreading:
-    """A decoder that takes some frames for something else.
+    """A decoder that fails on some frames.
 
     Args:
-        decoder: Reads the others.
-        bad: From its position, whether it cannot read a frame; frames that carry no rows are never among them.
+        decoder: Decodes the other frames.
+        bad: Returns whether the frame at a position fails; frames without rows never fail.
     """
 
     decoder: Decoder
@@ -73,7 +73,7 @@ class _Spoil:
 
 
 def misreading(feed_build: FeedBuild, bad: Callable[[int], bool]) -> FeedBuild:
-    """Give every table of the build a decoder with a fault."""
+    """Give every table of the build a faulty decoder."""
     for silver in feed_build.tables.values():
         silver.target = replace(silver.target, decoder=Misreading(silver.decoder, bad))
     return feed_build

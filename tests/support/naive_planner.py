@@ -1,4 +1,4 @@
-"""The planner's rules once more, frame by frame, with no thought for speed: `planning.plan` must agree."""
+"""A slow, frame-by-frame implementation of the planner's rules, as the reference for `planning.plan`."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ Pairs: TypeAlias = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Update:
-    """A whole update: the positions of its first and last frame."""
+    """A complete update: the positions of its first and last frame."""
 
     begin: int
     end: int
     epoch: int
     snapshot: bool
-    asked: bool
+    requested: bool
 
 
 @dataclass(frozen=True)
 class NaivePlan:
-    """The decision, without bounds: what to apply, what is left."""
+    """The plan without size bounds: what to apply and what remains."""
 
     updates: Pairs
-    """Positions of the first and last frame of each, in order of the first."""
+    """Positions of the first and last frame of each update, ordered by the first."""
     spans: Pairs
     replaces: bool
     state: State
     backlog: int
     unsplit_end: int
-    """Position that the first cut may not end before."""
+    """Lowest position at which the first cut may end."""
 
 
 def naive_plan(history: Sequence[Row], stream: str, rules: StreamRules) -> NaivePlan:
-    """Interpret a whole history, from position 0, for one stream."""
+    """Interpret a complete history, from position 0, for one stream."""
     newest = history[-1].epoch if history else 0
     ours = [
         row for row in history if row.stream == stream and (row.boundary != "none" or row.kind in ("data", "snapshot"))
@@ -100,7 +100,7 @@ def _choose(usable: list[Update], rules: StreamRules, synced: int | None) -> tup
     latest = snapshots[-1]
     epoch = _key(latest.epoch, rules)
     earlier = [update for update in snapshots[:-1] if _key(update.epoch, rules) == epoch]
-    starts_epoch = not earlier and synced != epoch and not latest.asked
+    starts_epoch = not earlier and synced != epoch and not latest.requested
     chosen = []
     for update in usable:
         data = not update.snapshot and _key(update.epoch, rules) == epoch

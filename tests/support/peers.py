@@ -1,4 +1,4 @@
-"""Peers on loopback that do what a test tells them, and leave nothing behind."""
+"""Scripted peers on loopback, cleaned up after use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def serving(serve: Serve, *, tls: ssl.SSLContext | None = None) -> AsyncIterator[Address]:
-    """Run a peer on a free port: ``serve(reader, writer)`` for each connection, closed when it returns."""
+    """Run a peer on a free port: calls ``serve(reader, writer)`` for each connection, and closes it on return."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -46,7 +46,7 @@ async def serving(serve: Serve, *, tls: ssl.SSLContext | None = None) -> AsyncIt
 
 @asynccontextmanager
 async def connected(serve: Serve, *, served: ssl.SSLContext | None = None, **options: Any) -> AsyncIterator[Connection]:
-    """Connect to a peer that runs ``serve(reader, writer)``, in TLS where ``served`` is given."""
+    """Connect to a peer that runs ``serve(reader, writer)``, over TLS if ``served`` is given."""
     async with serving(serve, tls=served) as address:
         connection = await connect(address, timeout=10, **options)
         try:
@@ -65,12 +65,12 @@ async def read_all(connection: Connection) -> bytes:
 
 @contextmanager
 def nobody() -> Iterator[Address]:
-    """Give an address at which nobody listens."""
+    """Yield an address without a listener."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         yield Address(*unused.getsockname())
 
 
 async def silent(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
-    """A peer that accepts and says nothing."""
+    """A peer that accepts connections and sends nothing."""
     await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""Runs a feed's receiver in a thread of its own, beside the test; stops it in order, or lets it die."""
+"""Runs a feed's receiver in its own thread; stops it gracefully or lets it die."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PATIENCE = 30.0
 
 
 class ReceiverThread:
-    """A receiver at work from the beginning on."""
+    """A receiver that runs from construction on."""
 
     def __init__(self, feed: Feed, connector: Connector, places: Places, rng: Random) -> None:
         self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
@@ -36,12 +36,12 @@ class ReceiverThread:
             log=LOG,
         )
         self._failed: BaseException | None = None
-        self._loop.set_exception_handler(lambda *_: None)  # what a death leaves behind is nobody's business
+        self._loop.set_exception_handler(lambda *_: None)  # ignore what a simulated death leaves behind
         self._thread = threading.Thread(target=self._lands)
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop it in order: all it has received is in bronze. It must not have failed."""
+        """Stop gracefully: everything received is in bronze. The receiver must not have failed."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
             self._thread.join(PATIENCE)
@@ -50,9 +50,9 @@ class ReceiverThread:
 
     @contextmanager
     def dies(self, *, after: bool) -> Iterator[None]:
-        """Let it die of its next commit, before or after it is made: what it has in memory is lost.
+        """Let it die before or after its next commit, losing what it has in memory.
 
-        The block's end waits for its death, for which something must be received.
+        The end of the block waits for the death, so something must be received inside it.
         """
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(BronzeWriter, "append", dying(BronzeWriter.append, after))

@@ -1,4 +1,4 @@
-"""Rebuilds a source table from landed frames, update by update, in plain Python: what bronze must be enough for."""
+"""Rebuilds a source table from landed frames, update by update, in plain Python: proof that bronze suffices."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Rows = dict[int, dict[str, Any]]
 
 
 def replay(frames: Iterable[Landed], stream: str, roles: Roles = ROLES) -> Rows | None:
-    """Rows by key after the stream's last whole update of the last epoch; None when it has had no snapshot there."""
+    """Rows by key after the stream's last complete update of the last epoch; None without a snapshot in that epoch."""
     rows: Rows | None = None
     columns: dict[int, ColumnInfo] = {}
     pending: list[Landed] = []

@@ -1,4 +1,4 @@
-"""Runs a build as the command does."""
+"""Runs a build as `silverfold build --once` does."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from silverfold.pipelines.applying.build import FeedBuild
 
 
 def run_once(feed_build: FeedBuild) -> dict[str, SilverfoldError]:
-    """Apply all that has landed; return what holds which table."""
+    """Apply everything that has landed; return the error of each held table."""
     feed_build.refresh()
     return {table: fault for (_feed, table), fault in run([feed_build]).items()}

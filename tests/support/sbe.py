@@ -1,4 +1,4 @@
-"""Small schemas written in a test, and decoded values in the JSON form of the golden files."""
+"""Builds small schemas for tests, and converts decoded values to and from the JSON form of the golden files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ HEADER = """
 def schema_of(
     messages: str, types: str = "", *, version: int = 0, order: str = "littleEndian", header: str = HEADER
 ) -> Schema:
-    """Return a schema of id 1 with the usual header and dimensions, and data types ``blob`` and ``text``."""
+    """Return a schema with id 1, the usual header and dimensions, and data types ``blob`` and ``text``."""
     return load_schema(
         f'<s:messageSchema xmlns:s="http://fixprotocol.io/2016/sbe" id="1" version="{version}" byteOrder="{order}">'
         f"<types>{header}{types}</types>{messages}</s:messageSchema>".encode()
@@ -44,7 +44,7 @@ def schema_of(
 
 
 def message_of(parts: str, types: str = "", **options: Any) -> Schema:
-    """Return a schema with one message, ``M`` of template id 1."""
+    """Return a schema with one message, ``M``, with template id 1."""
     return schema_of(f'<message name="M" id="1">{parts}</message>', types, **options)
 
 
@@ -55,7 +55,7 @@ def frame(body: str, *, block_length: int, version: int = 0, template: int = 1) 
 
 
 def assert_reads_and_writes(schema: Schema, body: bytes, values: dict[str, Any], *, tolerant: bool = False) -> None:
-    """Check that a message has these values, nothing to warn about, and is written to the same bytes."""
+    """Assert that a message decodes to these values without warnings, and encodes to the same bytes."""
     decoded = decode(schema, body)
     assert decoded.values == values
     assert decoded.consumed == len(body)
@@ -64,7 +64,7 @@ def assert_reads_and_writes(schema: Schema, body: bytes, values: dict[str, Any],
 
 
 def json_form(value: Any) -> Any:
-    """Return decoded values as the golden files write them: bytes as ``{"hex"}``, sets as names, NaN as a string."""
+    """Return decoded values in the golden files' form: bytes as ``{"hex"}``, sets as names, NaN as a string."""
     match value:
         case dict():
             return {name: json_form(element) for name, element in value.items()}
@@ -81,7 +81,7 @@ def json_form(value: Any) -> Any:
 
 
 def from_json_form(value: Any) -> Any:
-    """Return values to encode from what a golden file writes."""
+    """Return encodable values from the golden files' form."""
     match value:
         case {"hex": text}:
             return bytes.fromhex(text)

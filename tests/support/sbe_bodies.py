@@ -1,4 +1,4 @@
-"""Draws the messages of an SBE schema, and the composites that hold headers, dimensions and lengths."""
+"""Draws the messages of an SBE schema, and the composites for headers, dimensions and lengths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MAX_DEPTH = 2
 
 
 class Layout(NamedTuple):
-    """The composites that the messages of a schema are built with."""
+    """Composites used by the messages of a schema."""
 
     dimensions: tuple[str, ...]
     lengths: tuple[str, ...]
@@ -22,22 +22,22 @@ class Layout(NamedTuple):
 
 def header(pen: Pen, name: str, schema_id: int, *, counted: bool) -> str:
     """Draw a message header: the four members and others, in any order and width, with gaps."""
-    plain = pen.chance(50)
-    members = list(_HEADER if plain else pen.shuffled(_HEADER))
+    simple = pen.chance(50)
+    members = list(_HEADER if simple else pen.shuffled(_HEADER))
     members += _COUNTS if counted else []
-    if not plain and pen.chance(30):
+    if not simple and pen.chance(30):
         members.insert(pen.number(0, len(members)), "extra")
     written, cursor = [], 0
     for member in members:
-        wide = not plain and pen.chance(30)
+        wide = not simple and pen.chance(30)
         wider = ["uint32"] if pen.kind.portable else ["uint32", "uint64"]
         signed = ["int16"] if member not in _COUNTS else []
         primitive = pen.pick([*wider, *([] if member == "blockLength" else [*signed, "uint8"])])
         attributes: dict[str, Any] = {"name": member, "primitiveType": primitive if wide else "uint16"}
-        if not plain and pen.chance(15):
+        if not simple and pen.chance(15):
             cursor += pen.number(0, 3)
             attributes["offset"] = cursor
-        constant = not plain and member == "schemaId" and pen.chance(15)
+        constant = not simple and member == "schemaId" and pen.chance(15)
         if constant:
             attributes["presence"] = "constant"
         cursor += 0 if constant else SIZES[attributes["primitiveType"]]
@@ -46,7 +46,7 @@ def header(pen: Pen, name: str, schema_id: int, *, counted: bool) -> str:
 
 
 def dimensions(pen: Pen, name: str, *, counted: bool) -> str:
-    """Draw the dimensions of groups; when ``counted`` they say how many parts an entry has."""
+    """Draw the dimensions of groups; if ``counted``, with the number of parts of an entry."""
     width = pen.pick(["uint16", "uint8", "uint32"])
     count: dict[str, Any] = {"name": "numInGroup", "primitiveType": width}
     if width == "uint32" or pen.chance(15):
@@ -93,7 +93,7 @@ def length(pen: Pen, name: str) -> str:
 
 
 class _Body:
-    """One body being drawn. In an evolving schema its parts stand in the order of their age."""
+    """A body being drawn. In an evolving schema its parts are ordered by version."""
 
     def __init__(self, pen: Pen, layout: Layout, *, since: int, depth: int) -> None:
         self.pen, self.layout, self.since, self.depth = pen, layout, since, depth
@@ -127,7 +127,7 @@ class _Body:
         return {"name": self.pen.name(stem, self.names), "id": self.ids}
 
     def _since(self, lowest: int, *, part: bool) -> int:
-        """Draw the age of an element that stands behind one of age ``lowest``."""
+        """Draw the sinceVersion of an element that follows one of version ``lowest``."""
         pen = self.pen
         if part and self.depth and pen.kind.evolving and not self.layout.counted:
             return self.since
@@ -162,8 +162,8 @@ class _Body:
         if known.constant:
             return pen.pick([{}, {"presence": "constant"}])
         enums = [enum for enum in pen.known if enum.tag == "enum" and enum.values and enum.primitive == known.primitive]
-        plain = known.tag == "type" and known.length == 1
-        if plain and enums and pen.chance(10):
+        is_scalar = known.tag == "type" and known.length == 1
+        if is_scalar and enums and pen.chance(10):
             enum = pen.pick(enums)
             if enum.since <= max(since, known.since):
                 return {"presence": "constant", "valueRef": f"{enum.name}.{pen.pick(enum.values)}"}
@@ -199,7 +199,7 @@ def _block_length(pen: Pen, content: int) -> dict[str, Any]:
 
 
 def message(pen: Pen, layout: Layout, number: int, tag_name: str) -> str:
-    """Draw a message of this template id."""
+    """Draw a message with this template id."""
     body = _Body(pen, layout, since=0, depth=0)
     parts = body.parts()
     name = pen.known[0].name if pen.known and number == 1 and pen.chance(10) else pen.name("M")

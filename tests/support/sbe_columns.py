@@ -1,4 +1,4 @@
-"""What columns must hold, told by the decoder of single messages."""
+"""Checks decoded columns against the decoder of single messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from silverfold.connectors.wire.sbe.schema.text import codec
 
 
 class NaN:
-    """Equal to itself."""
+    """A NaN that equals itself."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NaN)
@@ -27,7 +27,7 @@ class NaN:
 
 
 def assert_columns_as_single(schema: Schema, bodies: Sequence[bytes], options: ColumnOptions | None = None) -> Columns:
-    """Check that every message is in the columns, or among the errors, as it is when decoded alone."""
+    """Assert that every message is in the columns, or among the errors, exactly as when decoded alone."""
     options = options or ColumnOptions()
     columns = decode_columns(schema, bodies, options=options)
     rows: dict[str, list[tuple[int, Any]]] = {}
@@ -57,7 +57,7 @@ def assert_columns_as_single(schema: Schema, bodies: Sequence[bytes], options: C
 
 
 def row_of(body: Body, values: Mapping[str, Any], options: ColumnOptions) -> dict[str, Any]:
-    """Return the row of decoded values: None for what is absent."""
+    """Return the row of the decoded values, with None for absent ones."""
     row = {field.name: _column(field.encoding, values.get(field.name), options) for field in body.fields}
     for group in body.groups:
         entries = values.get(group.name)
@@ -75,7 +75,7 @@ def _column(encoding: Encoding, value: Any, options: ColumnOptions) -> Any:
             return value.names if options.sets == "names" else value.raw
         case Enum(), int():
             return str(value)
-        case Scalar(primitive=Primitive.FLOAT), float():  # a constant may be finer than what four bytes hold
+        case Scalar(primitive=Primitive.FLOAT), float():  # a constant may be more precise than four bytes
             return struct.unpack("<f", struct.pack("<f", value))[0]
         case _, str() if type(encoding).__name__ in {"Scalar", "Array"}:
             return _text(
@@ -91,7 +91,7 @@ def _text(value: Any, charset: str | None, options: ColumnOptions, constant: Any
 
 
 def comparable(value: Any) -> Any:
-    """Return the same values, NaN equal to itself, the zeros apart."""
+    """Return the values with NaN equal to itself and -0.0 distinct from 0.0."""
     match value:
         case dict():
             return {name: comparable(element) for name, element in value.items()}

@@ -1,4 +1,4 @@
-"""What the strategies for SBE schemas share: choices drawn from hypothesis, versions, names, XML text."""
+"""Shared parts of the SBE schema strategies: hypothesis choices, versions, names, XML text."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ SIZES = {
 }
 UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 INTEGERS = ("int8", "int16", "int32", "int64", *UNSIGNED)
-# What only a warning says no to, and the official tool at times more.
+# Names that only cause a warning; the official tool rejects some of them.
 _NO_SYMBOLS = ("it's", 'a "b"', "{x}", "back\\slash", "naïve", "9", "a.b")
-# Words that mean something to a reader written in Python, and the longest name there may be.
+# Names with a meaning in Python, and a name of the maximum length.
 ODD_NAMES = ("class", "None", "body", "offset", "unpack", "SetValue", "v0", "k1", "mantissa", "length", "_", "x" * 64)
 
 
 class Kind(NamedTuple):
-    """What is drawn."""
+    """Options of the drawn schema."""
 
     evolving: bool = False
-    """Newer elements stand only where readers of an older version can pass them."""
+    """Newer elements occur only where readers of an older version can skip them."""
     portable: bool = False
-    """Nothing that the official tool refuses, as `tests.support.sbe_official` lists it, or cannot find its way in:
-    headers of eight-byte integers, and dimensions with their count in front."""
+    """Nothing that the official tool rejects (listed in `tests.support.sbe_official`) or misreads: headers with
+    eight-byte integers, and dimensions that begin with the count."""
 
 
 @dataclass
 class Known:
-    """A definition that others may refer to. ``since`` is of the definition, ``size`` what it takes on the wire."""
+    """A definition that others may refer to. ``since``: its sinceVersion; ``size``: its bytes on the wire."""
 
     name: str
     tag: str
@@ -56,14 +56,14 @@ class Known:
     limited: bool = False
     optional: bool = False
     null: Any = None
-    """Its nullValue, where it declares one."""
+    """Its nullValue, if it declares one."""
     values: Sequence[str] = ()
-    """Names of an enum's values that every version has."""
+    """Names of the enum values that exist in every version."""
 
 
 @dataclass
 class Pen:
-    """Draws choices, and keeps what was defined so far."""
+    """Draws choices, and records the definitions so far."""
 
     draw: Any
     kind: Kind
@@ -71,7 +71,7 @@ class Pen:
     known: list[Known] = field(default_factory=list)
     names: int = 0
     taken: list[str] = field(default_factory=list)
-    """Odd names already used where no other list of names was given."""
+    """Odd names already used, for callers that pass no list of names."""
 
     def chance(self, percent: int) -> bool:
         """Draw whether to do something; shrinks to not doing it."""
@@ -90,7 +90,7 @@ class Pen:
         return list(self.draw(st.permutations(choices)))
 
     def name(self, stem: str, taken: list[str] | None = None) -> str:
-        """Return a name that is not in ``taken`` yet and put it there; in a small part of cases an odd one."""
+        """Return a name that is not in ``taken``, and add it; in a few cases an odd one."""
         taken = self.taken if taken is None else taken
         self.names += 1
         odd = self.pick(ODD_NAMES if self.kind.portable else (*ODD_NAMES, *_NO_SYMBOLS)) if self.chance(6) else ""
@@ -98,11 +98,11 @@ class Pen:
         return taken[-1]
 
     def since(self, lowest: int = 0) -> int:
-        """Draw a version from ``lowest`` to the schema's."""
+        """Draw a version from ``lowest`` to that of the schema."""
         return self.number(lowest, self.version) if self.chance(35) else lowest
 
     def ages(self, since: int) -> dict[str, Any]:
-        """Return the attributes for an element of this version, now and then deprecated later."""
+        """Return the attributes of an element of this version, sometimes deprecated later."""
         attributes: dict[str, Any] = {"sinceVersion": since} if since or self.chance(5) else {}
         if self.chance(8):
             attributes["deprecated"] = self.number(since, self.version)

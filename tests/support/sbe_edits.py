@@ -1,6 +1,6 @@
 """Random edits of an SBE schema's XML, for properties that hold for any two schemas.
 
-Most edits are lawful XML and many are unlawful evolution; what no loader accepts is the caller's to throw away.
+Most edits give valid XML, and many give incompatible evolution. Callers discard schemas that do not load.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MEMBERS = ("field", "group", "data")
 
 @dataclass
 class Edited:
-    """A schema while it is edited."""
+    """A schema being edited."""
 
     root: ET.Element
     draw: Callable[[st.SearchStrategy[Any]], Any]
@@ -42,7 +42,7 @@ class Edited:
 
 
 def edit(base: str, draw: Callable[[st.SearchStrategy[Any]], Any], count: int) -> tuple[str, dict[str, str]]:
-    """Return the schema after some edits, as version 2, and what was renamed: old name → new name."""
+    """Return the schema after some edits, as version 2, and the renames: old name → new name."""
     root = ET.fromstring(base)
     root.set("version", "2")
     edited = Edited(root, draw)
@@ -131,7 +131,7 @@ def _presence(edited: Edited) -> None:
 
 
 def _define(edited: Edited) -> None:
-    """Change the definition of an encoding that everything uses."""
+    """Change the definition of a widely used encoding."""
     element = edited.pick(edited.all("type", "enum", "set"))
     if element is None:
         return
@@ -173,7 +173,7 @@ def _member(edited: Edited) -> None:
 
 
 def _value(edited: Edited) -> None:
-    """Add a value to an enum or a choice to a set, or give one another number."""
+    """Add a value to an enum or a choice to a set, or renumber one."""
     parent = edited.pick(edited.all("enum", "set"))
     if parent is None:
         return

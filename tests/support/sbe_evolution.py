@@ -1,4 +1,4 @@
-"""Pairs of SBE schemas that differ in one thing, from tests/golden/sbe/evolution, and what is to be said of them."""
+"""Pairs of SBE schemas that differ in one change, with the expected findings, from tests/golden/sbe/evolution."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COUNTED = re.compile(r'<type name="(?:version|numInGroup)"[^>]*/>')
 
 @dataclass(frozen=True)
 class Case:
-    """One change, as cases.toml says it."""
+    """One change, as defined in cases.toml."""
 
     name: str
     change: str
@@ -45,12 +45,12 @@ class Case:
 
     @property
     def rules(self) -> list[str]:
-        """All findings there are to be, sorted."""
+        """Rule codes of all expected findings, sorted."""
         return sorted([*self.decides, *self.beside])
 
     def severities(self, profile: Profile) -> tuple[Severity, Severity]:
         """Return the worst severities backward and forward."""
-        letters = (said.split()[-1 if profile == "counted" else 0] for said in (self.backward, self.forward))
+        letters = (severity.split()[-1 if profile == "counted" else 0] for severity in (self.backward, self.forward))
         backward, forward = (LETTERS[letter] for letter in letters)
         return backward, forward
 
@@ -78,7 +78,7 @@ def counted(text: str) -> str:
 
 
 def edited(text: str, edits: Edits) -> str:
-    """Return a text with each edit made at the first place where it fits."""
+    """Return the text with each edit applied at its first match."""
     for edit in edits:
         match edit:
             case [found, "+", more]:
@@ -95,4 +95,4 @@ def edited(text: str, edits: Edits) -> str:
 def cases() -> list[Case]:
     """Return all cases of the file."""
     table = tomllib.loads((GOLDEN / "cases.toml").read_text("utf-8"))
-    return [Case(name=name, **said) for name, said in table.items()]
+    return [Case(name=name, **fields) for name, fields in table.items()]

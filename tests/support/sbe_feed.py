@@ -1,4 +1,4 @@
-"""A feed of SBE messages whose bronze is written by the connector itself, without a socket: land, build, look."""
+"""An SBE feed whose bronze is written by the connector itself, without a socket: land, build, read silver."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ FEED = "stream"
 
 
 def options(schema: str = "builtin", framing: str = "sofh") -> SbeOptions:
-    """Return a feed's options as its file would give them."""
+    """Return a feed's options, validated as from its file."""
     return validated(SbeOptions, {"schema": schema, "framing": framing}, file="test")
 
 
 def table(**settings: Any) -> SbeTable:
-    """Return a table's settings as the feed's file would give them."""
+    """Return a table's settings, validated as from the feed's file."""
     return validated(SbeTable, settings, file="test")
 
 
 @dataclass
 class SbeFeed:
-    """One feed's warehouse.
+    """A warehouse of one feed.
 
     Args:
-        schema: Name or path, of what reads.
-        tables: By name.
+        schema: Name or path of the reader's schema.
+        tables: Table settings by name.
     """
 
     warehouse: Path
@@ -59,21 +59,21 @@ class SbeFeed:
 
     @property
     def places(self) -> Places:
-        """Where its tables are."""
+        """Addresses of its tables."""
         return Places(str(self.warehouse))
 
     @property
     def feed(self) -> Feed:
-        """The feed as it is set now."""
+        """The feed with its current settings."""
         return Feed(FEED, "sbe", self.address, options(self.schema), self.tables)
 
     @property
     def settings(self) -> Settings:
-        """Of the whole."""
+        """Settings of the warehouse."""
         return load_settings(None, "local", {}).model_copy(update={"warehouse": str(self.warehouse)})
 
     def land(self, *bodies: bytes) -> int:
-        """Land an epoch of messages; return the position of the last. The first is at the second position."""
+        """Land an epoch of messages; return the position of the last. The first message is the second frame."""
         read, framing = read_schema(self.schema), FRAMINGS["sofh"]
         schema = read.load()
         landing = Landing(schema, Session(schema, framing), places=False, reported=set())
@@ -90,7 +90,7 @@ class SbeFeed:
         return writer.last
 
     def build(self, spark: SparkSession) -> dict[str, SilverfoldError]:
-        """Apply all that has landed, as a process of its own would; return what holds which table."""
+        """Apply everything that has landed, as a new process; return the error of each held table."""
         return build_once(spark, self.warehouse, CONNECTOR, self.feed)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
@@ -98,5 +98,5 @@ class SbeFeed:
         return all_rows(open_table(self.places.silver(FEED, name)))
 
     def verify(self, name: str) -> TableVerification:
-        """Hold a silver table against bronze."""
+        """Verify a silver table against bronze."""
         return verify_table(self.places, CONNECTOR, self.feed, name)

@@ -34,14 +34,14 @@ _LETTERS = st.characters(min_codepoint=1, max_codepoint=0x2FFF, exclude_categori
 
 @st.composite
 def messages(draw: st.DrawFn, schema: Schema, *, tolerant: bool = False) -> tuple[str, dict[str, Any]]:
-    """Draw a message's name and its values. With ``tolerant`` also what only readers must accept: raw values and bits
-    that are not listed, numbers beyond their limits, null in required fields."""
+    """Draw a message's name and its values. If ``tolerant``, include values that only readers must accept: unlisted raw
+    values and bits, numbers beyond their limits, null in required fields."""
     message: Message = draw(st.sampled_from(list(schema.messages.values())))
     return message.name, Values(draw, tolerant=tolerant).body(message)
 
 
 class Values:
-    """Draws values for one encoding after the other."""
+    """Draws values, encoding by encoding."""
 
     def __init__(self, draw: st.DrawFn, *, tolerant: bool) -> None:
         self._draw, self._tolerant = draw, tolerant
@@ -65,18 +65,18 @@ class Values:
         codec = _CODECS.get(charset.lower() if charset else None, charset) or "ascii"
         letters = st.characters(min_codepoint=0, max_codepoint=127) if nul else st.characters(max_codepoint=127)
         drawn = self._draw(st.text(letters | _LETTERS, max_size=limit))
-        kept = drawn.encode(codec, "ignore")
-        text = kept[:limit].decode(codec, "ignore")
+        encoded = drawn.encode(codec, "ignore")
+        text = encoded[:limit].decode(codec, "ignore")
         return text if nul else text.replace("\0", "")
 
     def _part(self, part: Field | Member, *, nullable: bool) -> Any:
-        """Draw the value of a field or member; ``nullable`` when its composite is null if it is."""
+        """Draw the value of a field or member; ``nullable`` if its null value makes its composite null."""
         if part.presence is Presence.CONSTANT:
             return part.constant
         return self.value(part.encoding, optional=nullable or part.presence is Presence.OPTIONAL)
 
     def value(self, encoding: Encoding, *, optional: bool) -> Any:
-        """Draw one value, None among them where it may be null."""
+        """Draw a value, including None if it may be null."""
         match encoding:
             case Composite():
                 return self._composite(encoding, optional=optional)
@@ -144,7 +144,7 @@ class Values:
             numbers = st.floats(lowest, highest, width=width) | st.sampled_from([lowest, highest])
         if optional and math.isnan(null):
             return numbers.filter(lambda number: not math.isnan(number))
-        return numbers.filter(lambda number: not optional or number != null).map(_plain_nan)
+        return numbers.filter(lambda number: not optional or number != null).map(_canonical_nan)
 
 
 def _bytes_hold(primitive: Primitive) -> tuple[int, int]:
@@ -154,13 +154,13 @@ def _bytes_hold(primitive: Primitive) -> tuple[int, int]:
     return (0, 2**bits - 1) if primitive.value[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
-def _plain_nan(number: float) -> float:
-    """Return the one NaN that keeps its bytes however it is copied."""
+def _canonical_nan(number: float) -> float:
+    """Return the canonical NaN, whose bytes survive any copy."""
     return math.nan if math.isnan(number) else number
 
 
 def comparable(value: Any) -> Any:
-    """Return a value that is equal to another one's when their bytes are: NaN is NaN, zeros keep their sign."""
+    """Return a form that compares by encoded bytes: NaN equals NaN, and zeros keep their sign."""
     match value:
         case float():
             return ("float", repr(value))

@@ -1,7 +1,7 @@
-"""The official SBE tool as an oracle: what it prints for a message, and where it is known to be no judge.
+"""The official SBE tool as an oracle: its output for a message, and its known limits.
 
-Its JSON is expected to equal our values put into its form by `in_its_form`. What is more than form is masked, each
-with its reason: see `MASKS`.
+Its JSON is expected to equal our values converted by `in_its_form`. Differences beyond form are masked, each with its
+reason: see `MASKS`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from silverfold.connectors.wire.sbe.schema.model import (
 )
 
 ARTIFACT = "uk.co.real-logic:sbe-tool:1.38.1"
-"""What the golden files were printed by; `tests/interop/pom.xml` fetches it."""
+"""The tool that printed the golden files; fetched by `tests/interop/pom.xml`."""
 
 ROOM = 512
-"""Zero bytes to put behind a message that the tool reads. It looks at the place of a constant enum, and of a field
-that is newer than the message, though there may be no bytes."""
+"""Zero bytes appended to a message for the tool. It reads at the offset of constant enums, and of fields that are newer
+than the message, although there may be no bytes."""
 
 MASKS = {
     "newer-field": "prints bytes of the next part, or a null value, for a field that is newer than the message",
@@ -39,7 +39,7 @@ MASKS = {
     "constant-beyond-ascii": "keeps one byte of a constant that is one character, however many it takes",
     "beyond-ascii": "ends the text of a char array at the first byte that is not ASCII, whatever its charset",
 }
-"""What the tool does by itself. Where it applies its output is not compared; the reasons are those of a mask."""
+"""Peculiarities of the tool, by mask. Where one applies, the output is not compared."""
 
 TAKEN_BY_IT = {
     "E01 include from bytes": "includes are an option of its parser, off unless asked for; then the element is ignored",
@@ -66,7 +66,7 @@ TAKEN_BY_IT = {
     "E27 array of length 0": "gives the field no bytes",
     "E27 data composite": "gives the field the bytes of the length only",
 }
-"""Schemas of ours that break a rule, by their name in the tests, and why the tool accepts them all the same."""
+"""Test schemas that break a rule, by test name, and why the tool still accepts them."""
 
 REFUSED_BY_IT = {
     "no package": "wants a package on the root",
@@ -74,11 +74,11 @@ REFUSED_BY_IT = {
     "data member of another name": "wants the bytes of data to be called varData",
     "wide block length": "wants a maxValue on a blockLength of four bytes in dimensions",
 }
-"""Schemas that we accept, and why the tool does not. Drawn schemas for the tool have none of it."""
+"""Schemas that we accept, and why the tool does not. Drawn schemas for the tool avoid all of these."""
 
 
 class Masked:
-    """Equal to all: stands where the tool is no judge."""
+    """Equal to anything: masks a value that the tool cannot judge."""
 
     def __init__(self, mask: str) -> None:
         self.reason = MASKS[mask]
@@ -94,7 +94,7 @@ class Masked:
 
 
 class _Float32:
-    """A number as four bytes hold it, whichever digits it was printed with."""
+    """A number compared as a four-byte float, regardless of its printed digits."""
 
     def __init__(self, number: float) -> None:
         self._bytes = struct.pack("f", number)
@@ -110,7 +110,7 @@ class _Float32:
 
 
 class _Either:
-    """Bytes in hex; or, where the schema has them as chars without naming a charset, as ASCII text."""
+    """Bytes in hex; or as ASCII text, if the schema declares chars without a charset."""
 
     def __init__(self, *texts: str) -> None:
         self._texts = texts
@@ -126,15 +126,15 @@ class _Either:
 
 
 def in_its_form(decoded: Decoded) -> dict[str, Any]:
-    """Return decoded values as the tool prints them, masked where it is no judge."""
+    """Return decoded values in the tool's form, masked where it cannot judge."""
     return _body(decoded.message, decoded.values)
 
 
 def lacks_a_group(body: Body, version: int) -> bool:
-    """Tell whether a group is absent only because all of its members are newer than the message.
+    """Return whether a group is absent only because all of its members are newer than the message.
 
-    That is a rule of ours (a group without a sinceVersion is as old as its oldest member); the tool reads dimensions
-    there and then loses its way, so such a message cannot be compared at all.
+    That is our own rule: a group without a sinceVersion is as old as its oldest member. The tool reads dimensions there
+    and misreads the rest, so such a message cannot be compared at all.
     """
     return any(_as_old_as_its_members(group) > version or lacks_a_group(group, version) for group in body.groups)
 
@@ -192,7 +192,7 @@ def _array(array: Array, value: Any) -> Any:
 
 
 def _scalar(scalar: Scalar, value: Any) -> Any:
-    """Return a number as it prints it: null values as they are on the wire, 64 bits as Java's signed ones."""
+    """Return a number as the tool prints it: null values as on the wire, 64-bit integers as Java's signed longs."""
     if value is None:
         value = chr(int(scalar.null)) if scalar.primitive is Primitive.CHAR else scalar.null
     if isinstance(value, int) and scalar.primitive is Primitive.UINT64:

@@ -1,8 +1,8 @@
-"""Proves what a change of a schema breaks without comparing schemas: writes with one, reads with the other.
+"""Finds what a schema change breaks without comparing schemas: writes with one, reads with the other.
 
-Nothing here knows the rules. Elements are the same when their names are, after `renamed`. Groups have two entries
-and no value is zero: a single entry and zeros hide many breaks. Only what both sides know is written: no null, no
-enum value or choice that the reader lacks or that is deprecated.
+Knows none of the rules. Elements match by name, after `renamed`. Groups have two entries and no value is zero: a single
+entry and zeros hide many breaks. Only what both sides know is written: no null, and no enum value or choice that the
+reader lacks or that is deprecated.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class Proof(NamedTuple):
-    """What became of messages that one schema wrote and another read."""
+    """Result of reading with one schema the messages written with another."""
 
     wrong: list[str]
-    """Values that both know and that differ, are missing, or are there although they were not written; errors."""
+    """Values known to both that differ, are missing, or are present although not written; and errors."""
     lost: list[str]
-    """What the reader no longer knows, or says itself that it did not find: unknown templates, short blocks."""
+    """Elements that the reader no longer knows, or reports as missing: unknown templates, short blocks."""
 
 
 def prove(writer: Schema, reader: Schema, renamed: Mapping[str, str]) -> Proof:
     """Write some messages of every template with one schema and read them with the other.
 
     Args:
-        renamed: The writer's name → the reader's, for messages, elements, values and types.
+        renamed: Writer's name → reader's name, for messages, elements, values and types.
     """
     proof = Proof([], [])
     for message in writer.messages.values():
@@ -59,7 +59,7 @@ def prove(writer: Schema, reader: Schema, renamed: Mapping[str, str]) -> Proof:
 
 
 class _Sample:
-    """Values for a message, all different: small numbers, or for the second variant the largest or most negative."""
+    """Distinct values for a message: small numbers, or, for the second variant, the largest or most negative ones."""
 
     def __init__(self, reader: Schema, renamed: Mapping[str, str], variant: int) -> None:
         self._reader, self._renamed, self._variant = reader, renamed, variant
@@ -184,7 +184,7 @@ def _compare(reading: _Reading, path: str, written: tuple[Any, Any], found: tupl
             _compare_bodies(reading, path, (part, entry), (other, read))
     elif isinstance(value, dict) and isinstance(got, dict):
         _compare_members(reading, path, (part.encoding, value), (other.encoding, got))
-    elif _plain(reading, value) != _plain(None, got):
+    elif _comparable(reading, value) != _comparable(None, got):
         reading.proof.wrong.append(f"{path} is {got!r} instead of {value!r}")
 
 
@@ -202,12 +202,12 @@ def _compare_members(
         reading.proof.wrong.append(f"{path}.{name} was not written")
 
 
-def _plain(reading: _Reading | None, value: Any) -> Any:
-    """Return a value as it compares: names as the reader has them, text and bytes alike."""
+def _comparable(reading: _Reading | None, value: Any) -> Any:
+    """Return a value in comparable form: with the reader's names, and text and bytes alike."""
     if isinstance(value, SetValue):
         return value.names
     if isinstance(value, list):
-        return sorted(_plain(reading, each) for each in value)
+        return sorted(_comparable(reading, each) for each in value)
     if isinstance(value, bytes):
         return value.decode("latin-1")
     return reading.name(value) if reading is not None and isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""What tests of the receiver of SBE share: messages of the market, a sink, and a receiver that looks often."""
+"""Helpers for SBE receiver tests: market messages, a sink, and a receiver with a short polling interval."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEXT = read_schema("builtin").text
 
 
 class Sink(MemorySink):
-    """Keeps what lands, in memory."""
+    """In-memory sink."""
 
     @property
     def bodies(self):
@@ -29,13 +29,13 @@ class Sink(MemorySink):
 
     @property
     def marks(self):
-        return [details["mark"] for _, details in self.told()]
+        return [details["mark"] for _, details in self.mark_details()]
 
     def resume(self, epoch):
-        """Return what a receiver gets that starts anew."""
+        """Return the resume point of a restarted receiver."""
         reached = {frame.stream: frame.source_position for frame in self.frames if frame.source_position}
-        told = [frame.body for frame in self.frames if frame.kind == "control"]
-        return Resume(epoch, reached, told[-1] if told else None)
+        controls = [frame.body for frame in self.frames if frame.kind == "control"]
+        return Resume(epoch, reached, controls[-1] if controls else None)
 
 
 def feed_of(address, *, framing="sofh", schema="builtin"):

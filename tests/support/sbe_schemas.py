@@ -1,4 +1,4 @@
-"""A strategy that draws whole SBE schemas as XML: every feature of the format, as a publisher might combine them."""
+"""A strategy that draws complete SBE schemas as XML, with every feature of the format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMESPACES = (
 
 @st.composite
 def schemas(draw: st.DrawFn, kind: Kind = Kind()) -> bytes:  # noqa: B008 (a named tuple, nobody can change it)
-    """Draw a schema's XML, valid by the rules of SBE 1.0; oddities that deserve a warning are in it."""
+    """Draw a schema's XML: valid by the rules of SBE 1.0, but with oddities that cause warnings."""
     pen = Pen(draw, kind, version=draw(st.integers(0, 4)))
     counted = pen.chance(30)
     schema_id = pen.number(0, 255)
@@ -40,7 +40,7 @@ def schemas(draw: st.DrawFn, kind: Kind = Kind()) -> bytes:  # noqa: B008 (a nam
 
 
 def _layout(pen: Pen, definitions: list[str], *, counted: bool) -> Layout:
-    """Draw the composites for groups and data; readers of old versions can skip only what looks as they know it."""
+    """Draw the composites for groups and data; readers of old versions can skip only the layouts they know."""
     uniform = counted and pen.kind.evolving
     dimension_types = ["groupSizeEncoding", *([] if uniform else ["groupSize2", "groupSize3"])]
     lengths = ["varData1", *([] if uniform else ["varData2", "varData3"])]
@@ -65,7 +65,7 @@ def _root(pen: Pen, schema_id: int, header_type: str) -> str:
 
 
 def _types(pen: Pen, definitions: list[str]) -> list[str]:
-    """Spread the definitions over one or more ``types`` elements, at times in another order."""
+    """Spread the definitions over one or more ``types`` elements, sometimes reordered."""
     if pen.chance(30):
         definitions = pen.shuffled(definitions)
     cut = pen.number(0, len(definitions))

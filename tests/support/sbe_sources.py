@@ -1,4 +1,4 @@
-"""Messages of schemas that differ in kind, and ways to damage them."""
+"""Messages of various kinds of schemas, and ways to damage them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ damages = st.tuples(st.integers(0, 9), changes, st.integers(0, 200) | st.none(),
 
 
 def damaged(bodies: list[bytes], damage: Damage) -> bytes:
-    """Return one of the messages with some bytes changed behind its header, cut short, or with others at its end."""
+    """Return one of the messages with bytes changed after its header, truncated, or with bytes appended."""
     which, wrong, end, behind = damage
     body = bytearray(bodies[which % len(bodies)])
     for place, octet in wrong:

@@ -17,13 +17,13 @@ Drawn = tuple[str, Known]
 
 
 def bounds(primitive: str) -> tuple[int, int]:
-    """Return the smallest and largest number that an integer primitive's bytes hold."""
+    """Return the smallest and largest value of an integer primitive."""
     bits = 8 * SIZES[primitive]
     return (0, 2**bits - 1) if primitive in UNSIGNED else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
 
 
 def scalar(pen: Pen, name: str, extra: dict[str, Any]) -> Drawn:
-    """Draw a type of one value: limits, null and presence as they come."""
+    """Draw a single-value type with random limits, null value and presence."""
     primitive = pen.pick(tuple(SIZES))
     attributes = {"name": name, "primitiveType": primitive, **extra}
     presence = pen.pick(["", "", "optional", "required"])
@@ -58,7 +58,7 @@ def _null(pen: Pen, primitive: str) -> Any:
 
 
 def array(pen: Pen, name: str, extra: dict[str, Any]) -> Drawn:
-    """Draw a type of several values: text, or a list of numbers."""
+    """Draw a multi-value type: text, or a list of numbers."""
     primitive = pen.pick(["char", "char", *SIZES])
     length = pen.number(2, 6)
     attributes = {"name": name, "primitiveType": primitive, "length": length, **extra}
@@ -96,7 +96,7 @@ def constant(pen: Pen, name: str, extra: dict[str, Any]) -> Drawn:
 
 
 def enum(pen: Pen, name: str, extra: dict[str, Any], since: int) -> Drawn:
-    """Draw an enum over a primitive or over a type that is there already."""
+    """Draw an enum over a primitive or an already defined type."""
     direct = ("char", "uint8", "int8", "int16", "uint16", "int32")
     encoding, primitive, default = _encoding_type(pen, (*direct, *(() if pen.kind.portable else INTEGERS)), since)
     attributes = {"name": name, "encodingType": encoding, **extra}
@@ -116,7 +116,7 @@ def enum(pen: Pen, name: str, extra: dict[str, Any], since: int) -> Drawn:
 
 
 def _raws(pen: Pen, primitive: str, default: Any) -> tuple[list[Any], Any]:
-    """Draw the values of an enum, and a null value that is none of them; nor is the one of its type."""
+    """Draw the values of an enum, none of them its type's null value; also a null value distinct from them."""
     if primitive == "char":
         return pen.draw(st.lists(st.sampled_from("ABCdef19%"), min_size=1, max_size=5, unique=True)), "#"
     low, high = bounds(primitive)
@@ -128,7 +128,7 @@ def _raws(pen: Pen, primitive: str, default: Any) -> tuple[list[Any], Any]:
 
 
 def _encoding_type(pen: Pen, primitives: tuple[str, ...], since: int) -> tuple[str, str, Any]:
-    """Draw a primitive or a type over one; also return the null value that the type declares."""
+    """Draw a primitive or a type over one; also return the declared null value."""
     named = [
         known
         for known in pen.known
@@ -162,7 +162,7 @@ def composite(pen: Pen, name: str, extra: dict[str, Any], since: int, depth: int
     for _ in range(pen.number(0, 4)):
         member = pen.name("m", taken)
         gap = pen.number(0, 5) if pen.chance(20) else None
-        # the age of a member matters to readers of old versions: the composite keeps its size
+        # a newer member would change the composite's size for readers of older versions
         age = since if pen.kind.evolving else pen.since(since)
         placed = pen.ages(age) | ({} if gap is None else {"offset": cursor + gap})
         text, known = _member(pen, member, placed, age, depth)
@@ -190,12 +190,12 @@ def _member(pen: Pen, name: str, placed: dict[str, Any], since: int, depth: int)
 
 
 def definition(pen: Pen) -> str:
-    """Draw a named encoding and make it known."""
+    """Draw a named encoding and register it."""
     name, since = pen.name("T"), pen.since()
-    plain: tuple[Callable[..., Drawn], ...] = (scalar, array, constant)
-    draw = pen.pick((*plain, enum, bits, composite, composite))
+    simple: tuple[Callable[..., Drawn], ...] = (scalar, array, constant)
+    draw = pen.pick((*simple, enum, bits, composite, composite))
     extra = pen.ages(since)
-    text, known = draw(pen, name, extra) if draw in plain else draw(pen, name, extra, since)
+    text, known = draw(pen, name, extra) if draw in simple else draw(pen, name, extra, since)
     known.since = since
     pen.known.append(known)
     return text

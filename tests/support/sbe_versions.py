@@ -1,4 +1,4 @@
-"""What older versions know: of a message's values, and of a schema's XML."""
+"""Reduces message values and schema XML to an older version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Ages = Mapping[str, int]
 
 
 def known_at(body: Body, values: Mapping[str, Any], version: int) -> dict[str, Any]:
-    """Return the values of a message that exist in a version: by the effective sinceVersion of each element."""
+    """Return the values of a message that exist in a version, by the effective sinceVersion of each element."""
     known = {
         field.name: _members_at(field.encoding, values[field.name], version)
         for field in body.fields
@@ -35,7 +35,7 @@ def _members_at(encoding: Encoding, value: Any, version: int) -> Any:
 
 
 def as_shown_by(older: Body, newer: Body, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values of a newer schema as an older one shows them: names of an enum that it lacks are raw."""
+    """Return values of a newer schema as an older one decodes them: enum values unknown to it are raw."""
     shown = {}
     for field in older.fields:
         new = newer.field(field.name)
@@ -60,9 +60,9 @@ def _shown(older: Encoding, newer: Encoding, value: Any) -> Any:
 
 
 def cut_down(xml: bytes, version: int) -> bytes:
-    """Return the schema as it was in an older version: without everything that is newer, its number changed.
+    """Return the schema as of an older version: its number changed, and all newer elements removed.
 
-    Elements lose their namespace: prefixes would come out of the writer at places where no publisher has them.
+    Elements lose their namespace, since the writer would put prefixes in places where no publisher does.
     """
     root = ElementTree.fromstring(xml)
     for element in root.iter():
@@ -85,7 +85,7 @@ def _drop_newer(element: ElementTree.Element, version: int, ages: _Ages) -> None
 
 
 def _age(element: ElementTree.Element, ages: _Ages) -> int:
-    """Return the effective sinceVersion: a type's counts too, a group without its own is as old as its oldest part."""
+    """Return the effective sinceVersion: the type's counts too; a group without one is as old as its oldest part."""
     if _tag(element) == "group" and element.get("sinceVersion") is None:
         return min((_age(part, ages) for part in element), default=0)
     return max(_own(element), ages.get(element.get("type", ""), 0))

@@ -1,24 +1,24 @@
-"""Scenarios: a folder with the frames of a situation, in parts, and what silver must hold after each part.
+"""Scenarios: a folder with the frames of a situation, in parts, and the expected silver after each part.
 
-``script.txt`` is a call a line: a verb, the table, and what to send as JSON::
+``script.txt`` has one call per line: a verb, the table, and the arguments as JSON::
 
     table quotes {"columns": {"Sym": "String"}, "settings": {"keys": ["Sym"]}}
-    columns quotes {"Sym": "String", "Bid": "Double"}    the columns from the next connect on
+    columns quotes {"Sym": "String", "Bid": "Double"}    the columns from the next connect onwards
     connect                                              begin an epoch: responses for all tables
-    resubscribe quotes                                   a further response inside the epoch
-    snapshot quotes {"1": {"Sym": "AAPL"}}               a whole snapshot; rows by row key
+    resubscribe quotes                                   another response inside the epoch
+    snapshot quotes {"1": {"Sym": "AAPL"}}               a complete snapshot; rows by row key
     begin quotes [snapshot]                              open an update, or a snapshot
     added | modified quotes {"1": {"Sym": "AAPL"}}       columns that a row lacks are not sent
     removed quotes [[3, 5]]                              ranges, both ends inclusive
     raw quotes "0900…"                                   any bytes, as hex
     end quotes
     close                                                the connection is lost
-    land                                                 commit to bronze: here a part ends
+    land                                                 commit to bronze; ends a part
 
-``expected.json`` has the schema of each table, without ``_position``, and for each part what stands after it: per
+``expected.json`` has the schema of each table, without ``_position``, and the expected state after each part: per
 table its rows, ``held`` (the error class that holds it) and ``written`` (Delta's own counts for the last commit). A
-table that is not named has not been made. ``at_once`` stands in for the last part where a build of all parts at once
-rightly ends in another schema.
+table that is not named must not exist. ``at_once`` replaces the last part where a build of all parts at once correctly
+ends with a different schema.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Call = tuple[str, str, Any]
 
 @dataclass(frozen=True)
 class Expected:
-    """What must stand of one table."""
+    """Expected state of one table."""
 
     schema: str
     rows: Sequence[Sequence[Any]]
@@ -48,7 +48,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One folder, read."""
+    """A parsed scenario folder."""
 
     tables: Mapping[str, DeephavenTable]
     columns: Mapping[str, Mapping[str, str]]
@@ -57,7 +57,7 @@ class Scenario:
     at_once: Mapping[str, Expected]
 
     def histories(self) -> Iterator[LandedHistory]:
-        """Yield one history, grown by a part each time. What it holds is to be landed before the next."""
+        """Yield the same history after each part. Callers land its frames before taking the next."""
         history = LandedHistory(dict(self.columns))
         kinds: dict[str, Kind] = {}
         for part in self.parts:
@@ -67,7 +67,7 @@ class Scenario:
 
 
 def read(folder: Path) -> Scenario:
-    """Read a scenario's folder."""
+    """Parse a scenario folder."""
     calls = [_call(line) for line in (folder / "script.txt").read_text().splitlines() if line and line[0] != "#"]
     declared = {stream: sent for verb, stream, sent in calls if verb == "table"}
     expected = json.loads((folder / "expected.json").read_text())

@@ -1,4 +1,4 @@
-"""A feed whose bronze is written by hand, frame by frame: for what reads bronze's small columns and nothing else."""
+"""A feed whose bronze is written by hand, frame by frame, for code that reads only bronze's small columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.bronze_rows import rows, small_columns
 
 @dataclass(frozen=True)
 class Snapshots:
-    """As much of a connector as planning needs."""
+    """The part of a connector that planning needs."""
 
     name: str = "scripted"
     continuity: str = "resync"
@@ -38,7 +38,7 @@ def feed(*tables: str) -> Feed:
 
 
 def land(places: Places, *lines: str, start: int = 0, bodies: Sequence[bytes] = (), kept_from: int = 0) -> None:
-    """Land frames written as lines; their bodies are empty unless given, from the first on.
+    """Land frames given as lines. ``bodies`` are those of the first frames; the others are empty.
 
     Args:
         kept_from: Frames before this position were removed by maintenance.

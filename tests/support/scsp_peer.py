@@ -1,4 +1,4 @@
-"""A server of SCSP that says what a test tells it: commands in, bytes out, no database behind it."""
+"""A scripted SCSP server: answers commands with bytes given by the test, without a database."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ SECRET = "9230b8d8-93dc-4edc-bcaf-cc118fe32d4d"
 TICKET = b"|79 PAUTH " + UUID.encode() + b" " + SECRET.encode()
 OK = b"+2 OK"
 
-Say = Callable[[asyncio.StreamWriter], Awaitable[None]]
-Answer = bytes | Callable[[Statement], bytes | Say]
+Write = Callable[[asyncio.StreamWriter], Awaitable[None]]
+Answer = bytes | Callable[[Statement], bytes | Write]
 
 
 @dataclass
 class Peer:
-    """What it says.
+    """A scripted SCSP server.
 
     Args:
-        answers: By the beginning of a command: bytes, or a function of the command that returns them, or that returns
-            what writes them. What is not here is answered with OK.
+        answers: Answers by command prefix: bytes, or a function of the command that returns bytes or a coroutine
+            function that writes them. Other commands are answered with OK.
         pauth: The answer to PAUTH.
-        says: Runs on the pub/sub connection once it is open.
+        on_pubsub: Called with the writer of the pub/sub connection once it is open.
     """
 
     answers: Mapping[str, Answer] = field(default_factory=dict)
     pauth: bytes = OK
-    says: Say | None = None
-    asked: list[str] = field(default_factory=list)
-    """All commands so far, parameters put in; those of the pub/sub connection too."""
+    on_pubsub: Write | None = None
+    commands: list[str] = field(default_factory=list)
+    """All commands so far, parameters substituted, including those of the pub/sub connection."""
     second: asyncio.StreamWriter | None = None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while (statement := await read_command(reader)) is not None:
-            self.asked.append(spelt(statement))
+            self.commands.append(bound_text(statement))
             if statement.text.startswith("PAUTH"):
                 self.second = writer
                 writer.write(self.pauth)
-                if self.says is not None:
-                    await self.says(writer)
+                if self.on_pubsub is not None:
+                    await self.on_pubsub(writer)
                 continue
             answer = self.answer(statement)
             if isinstance(answer, bytes):
@@ -56,9 +56,9 @@ class Peer:
             else:
                 await answer(writer)
 
-    def answer(self, statement: Statement) -> bytes | Say:
+    def answer(self, statement: Statement) -> bytes | Write:
         defaults: Mapping[str, Answer] = {
-            "LISTEN": TICKET if sum(asked.startswith("LISTEN") for asked in self.asked) == 1 else OK,
+            "LISTEN": TICKET if sum(command.startswith("LISTEN") for command in self.commands) == 1 else OK,
             "GET CLIENT KEY UUID": encode_text(UUID),
             "PING": encode_text("PONG"),
         }
@@ -67,8 +67,8 @@ class Peer:
                 return answer if isinstance(answer, bytes) else answer(statement)
         return OK
 
-    def say(self, text: bytes) -> None:
-        """Notify, on the pub/sub connection."""
+    def notify(self, text: bytes) -> None:
+        """Send a notification on the pub/sub connection."""
         assert self.second is not None
         self.second.write(encode_json(text))
 
@@ -83,8 +83,8 @@ async def read_command(reader: asyncio.StreamReader) -> Statement | None:
     return read_statement(RawFrame(chr(header[0]), header + body, len(header)))
 
 
-def spelt(statement: Statement) -> str:
-    """Return the command with its parameters in the places of the question marks."""
+def bound_text(statement: Statement) -> str:
+    """Return the command with its parameters substituted for the question marks."""
     text = statement.text
     for parameter in statement.parameters:
         text = text.replace("?", repr(parameter), 1)
@@ -93,6 +93,6 @@ def spelt(statement: Statement) -> str:
 
 @asynccontextmanager
 async def scripted(peer: Peer, *, tls: SSLContext | None = None, timeout: float = 10) -> AsyncIterator[str]:
-    """Run it on a free port; yield the connection string."""
+    """Run the peer on a free port; yield the connection string."""
     async with serving(peer.serve, tls=tls) as address:
         yield f"sqlitecloud://user:s3cret@{address}/shop.sqlite?insecure={'0' if tls else '1'}&timeout={timeout:g}"

@@ -1,6 +1,6 @@
-"""What silver must hold, kept in dictionaries: a naive reading of the laws, which knows nothing of frames or Spark.
+"""Reference model of silver in dictionaries: a naive implementation of the laws, without frames or Spark.
 
-Told what the source sends, call by call, as `LandedHistory` is; it shows each table as of its last whole update.
+Receives the source's calls like `LandedHistory`, and holds each table as of its last complete update.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Rows = Mapping[int, Mapping[str, Any]]
 
 @dataclass
 class _Open:
-    """An update that has not ended."""
+    """An open update."""
 
     snapshot: bool
     removed: list[tuple[int, int]] = field(default_factory=list)
@@ -28,28 +28,28 @@ class ModelTable:
 
     Args:
         columns: Names of the source's columns, in order.
-        log: It is a log of changes.
-        upsert: A modified row that does not exist begins.
+        log: The table is a log of changes.
+        upsert: Modifying a row that does not exist inserts it.
     """
 
     columns: Sequence[str]
     log: bool = False
     upsert: bool = False
     rows: dict[int, dict[str, Any]] | None = None
-    """By row key; None before the first whole update."""
+    """By row key; None before the first complete update."""
     changes: list[tuple[Any, ...]] = field(default_factory=list)
-    """Of a log: op, row key, last row key, columns sent, and the columns."""
+    """Entries of a log: op, row key, last row key, columns sent, and the columns."""
     _open: _Open | None = None
 
     def connect(self) -> None:
-        """A new connection: what was open is void."""
+        """Begin a new connection; discards the open update."""
         self._open = None
 
     def begin(self, *, snapshot: bool) -> None:
         self._open = _Open(snapshot)
 
     def send(self, verb: str, sent: Any) -> None:
-        """``removed`` with ranges, ``added`` or ``modified`` with rows. What is sent twice counts as sent last."""
+        """Send ``removed`` with ranges, or ``added`` or ``modified`` with rows. The last value sent counts."""
         assert self._open is not None
         if verb == "removed":
             self._open.removed += sent
@@ -68,7 +68,7 @@ class ModelTable:
         self._open = None
 
     def after(self, update: _Open) -> dict[int, dict[str, Any]]:
-        """The rows once the update has ended: removals first, then added, then modified rows."""
+        """Return the rows after the update: removals first, then added, then modified rows."""
         before = {} if update.snapshot or self.rows is None else self.rows
         rows = {
             key: dict(row)

@@ -1,4 +1,4 @@
-"""Makes the engine take small work for large: what it does with many frames, rows and bytes is tried with few."""
+"""Makes the engine treat small work as large, to test the paths for many frames, rows and bytes with few."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from silverfold.pipelines.landing import bronze
 
 @contextmanager
 def as_if_large(*, wanted: bool = True) -> Iterator[None]:
-    """Let no cut be small inside the block, and no table, if that is wanted."""
+    """Inside the block, treat every cut and table as large, if ``wanted``."""
     if not wanted:
         yield
         return

@@ -1,4 +1,4 @@
-"""Runs a client against a scripted server: what tests of it share."""
+"""Helpers for client tests: run a client against a scripted server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def chunk(index, *rows):
 
 
 def run(peer, use, *, tls=None, query="", timeout=10, **limits):
-    """Connect to the peer and return what ``use(client)`` returns."""
+    """Connect to the peer; return the result of ``use(client)``."""
 
     async def running():
         async with scripted(peer, tls=tls, timeout=timeout) as url, await connect(url + query, **limits) as db:
@@ -38,8 +38,8 @@ async def take(db, count):
     raise AssertionError("notifications end with an error only")
 
 
-def saying(*writes, pause=None):
-    """Write these on the pub/sub connection."""
+def writing(*writes, pause=None):
+    """Return a coroutine function that writes these bytes to the pub/sub connection."""
 
     async def say(writer):
         for octets in writes:

@@ -1,4 +1,4 @@
-"""What the strategies for notifications of SQLite Cloud share: tables, and texts much as they have them."""
+"""Shared strategies for SQLite Cloud notifications: tables, and texts close to real ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NUMBERS = (
     "1e-999",
 )
 TEXTS = ("", "x", "É", "12", "a\\b", 'c"d', "\n", "\u2028", "null", "3.5")
-PLAIN = st.one_of(
+ORDINARY = st.one_of(
     st.sampled_from(NUMBERS),
     st.sampled_from(TEXTS).map(lambda text: json.dumps(text, ensure_ascii=False)),
     st.floats(allow_nan=False, allow_infinity=False).map(repr),
@@ -37,8 +37,8 @@ PLAIN = st.one_of(
 )
 ODD = st.sampled_from(["-0", '"\\ud800"', "[1]", "NaN", str(2**65), '"\\u00e9"'])
 RARELY = st.sampled_from([*[False] * 19, True])
-SCALARS = RARELY.flatmap(lambda is_odd: ODD if is_odd else PLAIN)
-"""Values as JSON spells them, or, now and then, as it does not."""
+SCALARS = RARELY.flatmap(lambda is_odd: ODD if is_odd else ORDINARY)
+"""JSON literals, and occasionally invalid ones."""
 
 ODD_KEYS = st.sampled_from(["null", "1.0", '"1"', '"x"', '"a\\\\b"'])
 KEYS = RARELY.flatmap(lambda is_odd: ODD_KEYS if is_odd else st.integers(0, 3).map(str))
@@ -51,7 +51,7 @@ WORDS = (
 
 @st.composite
 def notices(draw: st.DrawFn, described: Description) -> bytes:
-    """Draw a text much as a notification of the table, of which something may be wrong anywhere."""
+    """Draw a text that resembles a notification of the table, possibly with an error anywhere."""
     op, old_key, kind, key_names = draw(st.sampled_from(WORDS))
     entries = []
     for _ in range(draw(st.integers(0, 3))):
@@ -60,15 +60,15 @@ def notices(draw: st.DrawFn, described: Description) -> bytes:
         members = [(name, draw(KEYS if name in described.keys else SCALARS)) for name in names]
         if word == "DELETE" or draw(st.booleans()):
             members.append((old_key, f"[{','.join(draw(KEYS) for _ in described.keys)}]"))
-        told = [(op, f'"{word}"'), *members]
-        entries.append(f"{{{','.join(f'{_spelt(name)}:{value}' for name, value in told)}}}")
+        fields = [(op, f'"{word}"'), *members]
+        entries.append(f"{{{','.join(f'{_to_json(name)}:{value}' for name, value in fields)}}}")
     head = [("sender", 0), ("channel", described.table), (kind, "TABLE"), (key_names, list(described.keys))]
-    told = ",".join(f"{_spelt(name)}:{_spelt(value)}" for name, value in head)
-    text = f'{{{told},"payload":[{",".join(entries)}]}}'.encode()
+    fields = ",".join(f"{_to_json(name)}:{_to_json(value)}" for name, value in head)
+    text = f'{{{fields},"payload":[{",".join(entries)}]}}'.encode()
     at, cut = draw(st.integers(0, len(text))), draw(st.integers(0, 2))
     put = draw(st.sampled_from([b"", b'"', b",", b"0", b"\\", b"\xff", b"]"]))
     return text[:at] + put + text[at + cut :] if draw(RARELY) else text
 
 
-def _spelt(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

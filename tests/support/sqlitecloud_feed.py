@@ -1,4 +1,4 @@
-"""A SQLite Cloud feed whose bronze is written by hand, without a socket: land epochs, build, look."""
+"""A SQLite Cloud feed whose bronze is written by hand, without a socket: land epochs, build, read silver."""
 
 from __future__ import annotations
 
@@ -30,36 +30,36 @@ if TYPE_CHECKING:
 FEED = "shop"
 
 
-def notified(said: Mapping[str, Any] | str) -> Frame:
-    """Return a notification as it lands."""
-    text = said if isinstance(said, str) else json.dumps(said)
+def notified(message: Mapping[str, Any] | str) -> Frame:
+    """Return the landed frame of a notification."""
+    text = message if isinstance(message, str) else json.dumps(message)
     return Frame(framed(text), Kind.DATA, Boundary.WHOLE, parse_stream(text.encode()))
 
 
 def snapshot_begins(description: Description) -> list[Frame]:
-    """Return what lands before a snapshot is asked for: what describes it, and that it begins."""
+    """Return the frames that land before a snapshot is requested: its description and its beginning."""
     control = Frame(description.to_json(), Kind.CONTROL, Boundary.NONE, description.table)
     begin = mark("snapshot begin", stream=description.table)._replace(boundary=Boundary.BEGIN)
     return [control, begin]
 
 
 def selected(description: Description, rows: Sequence[Sequence[Any]]) -> Frame:
-    """Return rows of a snapshot as they land."""
+    """Return the landed frame of snapshot rows."""
     return Frame(rowset(description.names, rows), Kind.SNAPSHOT, Boundary.INSIDE, description.table)
 
 
 def snapshot_ends(description: Description) -> Frame:
-    """Return what lands when nothing can overtake the snapshot any more."""
+    """Return the frame that lands once nothing can overtake the snapshot."""
     return mark("snapshot complete", stream=description.table)._replace(boundary=Boundary.END)
 
 
 @dataclass
 class SqliteCloudFeed:
-    """One feed's warehouse.
+    """A warehouse of one feed.
 
     Args:
-        tables: Settings by name.
-        received_at: When frames are received, in microseconds since 1970.
+        tables: Table settings by name.
+        received_at: Receive time of frames, in microseconds since 1970.
     """
 
     warehouse: Path
@@ -70,12 +70,12 @@ class SqliteCloudFeed:
 
     @property
     def places(self) -> Places:
-        """Where its tables are."""
+        """Addresses of its tables."""
         return Places(str(self.warehouse))
 
     @property
     def feed(self) -> Feed:
-        """The feed as it is set."""
+        """The feed with its current settings."""
         tables = {name: SqliteCloudTable.model_validate(given) for name, given in self.tables.items()}
         return Feed(FEED, "sqlitecloud", "", SqliteCloudOptions.model_validate(self.options), tables)
 
@@ -98,7 +98,7 @@ class SqliteCloudFeed:
         return writer.last
 
     def build(self, spark: SparkSession) -> dict[str, SilverfoldError]:
-        """Apply all that has landed, as a process of its own would; return what holds which table."""
+        """Apply everything that has landed, as a new process; return the error of each held table."""
         return build_once(spark, self.warehouse, CONNECTOR, self.feed)
 
     def rows(self, name: str) -> list[dict[str, Any]]:
@@ -107,5 +107,5 @@ class SqliteCloudFeed:
         return [{name: row[name] for name in row if name != "_position"} for row in rows]
 
     def verify(self, name: str) -> TableVerification:
-        """Hold a silver table against bronze."""
+        """Verify a silver table against bronze."""
         return verify_table(self.places, CONNECTOR, self.feed, name)

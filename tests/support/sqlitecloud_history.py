@@ -1,4 +1,4 @@
-"""A database that lives through a history: what sessions write, what is cut, who dies; and a feed of it throughout."""
+"""A database, its server and a receiver of its feed, run through random writes, lost connections and deaths."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Sql: TypeAlias = tuple[str, tuple[Any, ...]]
 
 
 class Transacts(NamedTuple):
-    """A session runs statements, of which any may be refused, and commits or rolls back."""
+    """A session runs statements, any of which may fail, and commits or rolls back."""
 
     session: int
     statements: Sequence[Sql]
@@ -53,27 +53,27 @@ class Transacts(NamedTuple):
 
 
 class Alters(NamedTuple):
-    """A table gets a column; a row that has it follows, without which nobody could know of the column."""
+    """A table gets a column, followed by a row that has it; without such a row, the column would go unnoticed."""
 
     table: str
 
 
 class Cut(NamedTuple):
-    """Connections break: those of listeners, or all."""
+    """Connections break: all, or only those of listeners."""
 
     all: bool
 
 
 class Dies(NamedTuple):
-    """The receiver dies of the commit in which it lands a transaction; another transaction, and it is started anew."""
+    """The receiver dies at the commit that lands a transaction. It restarts after another transaction."""
 
     after: bool
-    told: Transacts
-    untold: Transacts
+    received: Transacts
+    missed: Transacts
 
 
 class Restarts(NamedTuple):
-    """The server ends; while it is away the file is written to; it comes back."""
+    """The server stops, the file is written to, and the server starts again."""
 
     unheard: Transacts
 
@@ -109,7 +109,7 @@ class History(Closeable):
             self._server.close()
 
     def live(self, steps: Sequence[Step]) -> None:
-        """Live through the steps, one after another."""
+        """Run the steps, one after another."""
         for step in steps:
             match step:
                 case Transacts():
@@ -126,9 +126,9 @@ class History(Closeable):
                     self._restart(unheard)
 
     def at_rest(self) -> dict[str, list[tuple[Any, ...]]]:
-        """Return in which rows and cells the tables and what has landed are not the same, once that is all.
+        """Return the differences between the tables and the landed frames, once everything has landed.
 
-        Waits until there is none, or for too long. What the receiver lands as it stops counts as well.
+        Waits until there are none, up to a timeout. Frames that the receiver lands while stopping count as well.
         """
         deadline = time.monotonic() + _PATIENCE
         while self._unlike() and time.monotonic() < deadline:
@@ -143,10 +143,10 @@ class History(Closeable):
         if open_table(bronze) is None:
             return {table: [("nothing landed",)] for table in KEYS}
         last = max((max(batch["frame_seq"].to_pylist()) for batch in read_small_columns(bronze)), default=-1)
-        told = {
+        landed = {
             table: fold_bronze(LandedTable(bronze, CONNECTOR, self._feed, table, last)).expected() for table in KEYS
         }
-        found = {name: unlike(stored(self._path, name), told[name].rows, KEYS[name]) for name in KEYS}
+        found = {name: unlike(stored(self._path, name), landed[name].rows, KEYS[name]) for name in KEYS}
         return {name: differences for name, differences in found.items() if differences}
 
     def _serve(self, port: int) -> None:
@@ -180,8 +180,8 @@ class History(Closeable):
 
     def _die(self, step: Dies) -> None:
         with self._receiver.dies(after=step.after):
-            self._transact(step.told)
-        self._transact(step.untold)
+            self._transact(step.received)
+        self._transact(step.missed)
         self._receive()
 
     def _restart(self, unheard: Transacts) -> None:

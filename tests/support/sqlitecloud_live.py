@@ -1,4 +1,4 @@
-"""A database that changes, the server that tells of it, and a receiver that lands what is told: all but the build."""
+"""A changing database, its server, and a receiver that lands its notifications: everything but the build."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PATIENCE: Final = 30.0
 
 @dataclass
 class Live:
-    """One database behind a server, and a feed of it."""
+    """A database behind a server, and its feed."""
 
     server: SqliteCloudServer
     path: Path
@@ -49,7 +49,7 @@ class Live:
     _moment: int = field(default=0)
 
     def work(self, transactions: int) -> None:
-        """Commit transactions of all kinds, by one session or another."""
+        """Commit transactions of all kinds, in random sessions."""
         for _ in range(transactions):
             self._moment += 1
             session = self.rng.choice(self.sessions)
@@ -64,9 +64,10 @@ class Live:
                 run(session, "ROLLBACK")
 
     def landed(self) -> int:
-        """Wait until every table's newest snapshot of the newest epoch is whole and nothing more comes; return where.
+        """Wait until the newest epoch has a complete newest snapshot of every table, and nothing more lands.
 
-        The position is that of the last frame.
+        Returns:
+            The position of the last frame.
         """
         deadline, before, since = time.monotonic() + _PATIENCE, -1, time.monotonic()
         while time.monotonic() < deadline:
@@ -103,14 +104,14 @@ class Live:
         )
 
     def _keep_pair(self, session: ServedSession) -> None:
-        """Say the same of both sides of a pair, in one commit."""
+        """Update both sides of a pair alike, in one commit."""
         nr = self.rng.randint(1, 5)
         for side in ("left", "right"):
             run(session, "INSERT OR REPLACE INTO pair VALUES (?, ?, ?)", nr, side, self._moment)
 
 
 def reached(bronze: Place, tables: Collection[str]) -> tuple[int, int, set[str]]:
-    """Return the last position, its epoch, and the tables of which that epoch has no whole snapshot, or an open one."""
+    """Return the last position, its epoch, and the tables without a complete snapshot, or with an open one, in it."""
     last, epoch, open_ = -1, 0, set(tables)
     for batch in read_small_columns(bronze) if open_table(bronze) else ():
         for frame in batch.to_pylist():
@@ -125,7 +126,7 @@ def reached(bronze: Place, tables: Collection[str]) -> tuple[int, int, set[str]]
 
 
 def run(session: ServedSession, statement: str, *values: Any) -> None:
-    """Run one statement, as a client's would be."""
+    """Run one statement as a client would."""
     found = session.transactions.run(statement, lambda _count: values)
     for _ in getattr(found, "rows", ()):
         pass
@@ -133,7 +134,7 @@ def run(session: ServedSession, statement: str, *values: Any) -> None:
 
 @contextmanager
 def living(folder: Path, rng: Random, behaviour: ServerOptions, **options: Any) -> Iterator[Live]:
-    """Serve a database, and receive its feed, until the block ends."""
+    """Serve a database and receive its feed until the end of the block."""
     path = folder / "music.db"
     with apsw.Connection(str(path)) as connection:
         connection.execute(SCHEMA)

@@ -1,4 +1,4 @@
-"""Writes notifications and snapshots of SQLite Cloud for tests: the simplest thing that is right, apart from ours."""
+"""Encodes SQLite Cloud notifications and snapshots for tests: a minimal encoder, independent of the product's."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def vectors(name: str) -> list[dict[str, Any]]:
 
 
 def framed(text: str) -> bytes:
-    """Return a notification's frame."""
+    """Return the frame of a notification."""
     octets = text.encode()
     return b"#%d %s" % (len(octets), octets)
 
 
 def cell(value: Any) -> bytes:
-    """Return a cell of a rowset."""
+    """Return an encoded cell of a rowset."""
     match value:
         case None:
             return b"_ "
@@ -46,37 +46,37 @@ def cell(value: Any) -> bytes:
 
 
 def rowset(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> bytes:
-    """Return a whole result as a frame."""
-    told = b"".join(map(cell, names)) + b"".join(cell(value) for row in rows for value in row)
-    body = b"0:1 %d %d %s" % (len(rows), len(names), told)
+    """Return a complete result as a frame."""
+    cells = b"".join(map(cell, names)) + b"".join(cell(value) for row in rows for value in row)
+    body = b"0:1 %d %d %s" % (len(rows), len(names), cells)
     return b"*%d %s" % (len(body), body)
 
 
 def described(table: str, columns: Mapping[str, str], keys: Sequence[str]) -> Description:
-    """Return a table of declared types, all of whose columns are selected."""
-    told = tuple(
+    """Return the description of a table with these declared types, all columns selected."""
+    table_columns = tuple(
         TableColumn(name, kind, pk=1 + keys.index(name) if name in keys else 0) for name, kind in columns.items()
     )
-    return Description(table, told, tuple(keys))
+    return Description(table, table_columns, tuple(keys))
 
 
 def control(description: Description, *, at: int = 0, epoch: int = 1) -> ControlFrame:
-    """Return the control frame that describes a table, landed at a position."""
+    """Return the control frame with a table's description, landed at a position."""
     return ControlFrame(at, epoch, description.table, description.to_json())
 
 
 def table_text(
     channel: str, keys: Sequence[str], entries: Sequence[tuple[str, Sequence[Any] | None, dict[str, Any]]], dialect: str
 ) -> str:
-    """Return a table's notification in a dialect: of each entry the operation, the old key and the columns."""
+    """Return the notification of a table in a dialect; entries are (operation, old key, columns)."""
     kind, names, op, old = WORDS[dialect]
     listed = []
     for word, old_key, columns in entries:
         members = [(op, word), *columns.items(), *([] if old_key is None else [(old, list(old_key))])]
-        listed.append("{" + ",".join(f"{_spelt(name)}:{_spelt(value)}" for name, value in members) + "}")
-    head = f'{{"sender":"s","channel":{_spelt(channel)},"{kind}":"TABLE","{names}":{_spelt(list(keys))}'
+        listed.append("{" + ",".join(f"{_to_json(name)}:{_to_json(value)}" for name, value in members) + "}")
+    head = f'{{"sender":"s","channel":{_to_json(channel)},"{kind}":"TABLE","{names}":{_to_json(list(keys))}'
     return f'{head},"payload":[{",".join(listed)}]}}'
 
 
-def _spelt(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)

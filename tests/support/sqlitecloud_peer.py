@@ -1,4 +1,4 @@
-"""A client of SQLite Cloud as plain as can be: sends what it is told to, and reads frame after frame."""
+"""A minimal SQLite Cloud client for tests: sends given bytes, and reads frame by frame."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Peer:
         self.socket.sendall(octets)
 
     def say(self, text: str) -> None:
-        """Send a request without parameters, and do not wait for its answer."""
+        """Send a request without parameters, without waiting for its answer."""
         self.send(encode_text(text))
 
     def message(self) -> Message | None:
@@ -66,9 +66,9 @@ class Peer:
         return parse(frame)
 
     def ask(self, text: str, *parameters: Value) -> Any:
-        """Return the answer: a plain value, a list, rows, or an error; None also for a connection that ended."""
+        """Return the answer: a value, a list, rows, or an error; None also if the connection has ended."""
         self.send(encode_statement(Statement(text, parameters)))
-        return plain(self.message())
+        return to_python(self.message())
 
     def chunks(self, text: str, *parameters: Value) -> list[RowsetChunk]:
         """Return an answer in chunks."""
@@ -80,20 +80,20 @@ class Peer:
         return found
 
     def listen(self, text: str, port: int, tls: ssl.SSLContext | None = None) -> Peer:
-        """Ask to listen, for the first time; return the pub/sub connection."""
+        """Send the first LISTEN; return the pub/sub connection."""
         ticket = self.ask(text)
         assert isinstance(ticket, PubSubOffer), ticket
         return pauth(port, ticket, tls)
 
-    def heard(self, count: int = 1) -> list[Any]:
-        """Return the next notifications, read as JSON."""
+    def notifications(self, count: int = 1) -> list[Any]:
+        """Return the next notifications, parsed as JSON."""
         return [json.loads(json_text(self.message())) for _ in range(count)]
 
 
 def pauth(port: int, ticket: PubSubOffer, tls: ssl.SSLContext | None = None) -> Peer:
     peer = Peer(port, tls)
     peer.send(encode_text(ticket.octets))
-    assert plain(peer.message()) == "OK"
+    assert to_python(peer.message()) == "OK"
     return peer
 
 
@@ -112,7 +112,7 @@ def json_text(message: Message | None) -> bytes:
     raise AssertionError(f"no notification: {message}")
 
 
-def plain(message: Message | None) -> Any:
+def to_python(message: Message | None) -> Any:
     match message:
         case Single(value):
             return value

@@ -1,4 +1,4 @@
-"""Runs a receiver against a server of a database file, and keeps what lands in memory."""
+"""Runs a receiver against the server of a database file, with an in-memory sink."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptio
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 from silverfold.pipelines.verifying.table_fold import TableFold
 from tests.support.memory import MemorySink
-from tests.support.waiting import PATIENCE, until
+from tests.support.polling import PATIENCE, until
 
 JOINED = ServerOptions(pacing=Pacing.JOINED)
 FOO = {"foo": SqliteCloudTable()}
 
 
 class Sink(MemorySink):
-    """Keeps what lands; others get a turn whenever something does."""
+    """In-memory sink that yields to other tasks whenever frames land."""
 
     async def land(self, frames: Sequence[Frame]) -> None:
         await super().land(frames)
         await asyncio.sleep(0)
 
     def outline(self, stream: str) -> list[str]:
-        """What landed of a stream, in order: marks by name, other frames by kind; and the boundary, if it has one."""
-        return [_spelt(frame) for frame in self.frames if frame.stream == stream]
+        """Landed frames of a stream, in order: marks by name, other frames by kind; with the boundary, if any."""
+        return [_label(frame) for frame in self.frames if frame.stream == stream]
 
     def marks(self, name: str, stream: str | None = None) -> list[dict[str, Any]]:
-        """The details of the marks of a name, of one stream or of any."""
-        return [details for of, details in self.told() if details["mark"] == name and stream in (None, of)]
+        """Details of the marks with this name, of one stream or of all."""
+        return [details for of, details in self.mark_details() if details["mark"] == name and stream in (None, of)]
 
     def folded(self, stream: str, table: SqliteCloudTable | None = None) -> list[dict[str, Any]]:
-        """The rows that the last whole snapshot comes to, with all notifications since it began."""
+        """Rows after the last complete snapshot and all notifications since it began."""
         reader = SqliteCloudReferenceReader(stream, table or SqliteCloudTable(), SqliteCloudOptions())
         fold = TableFold(())
         begin = end = -1
@@ -75,13 +75,13 @@ class Sink(MemorySink):
         return max(ends, default=-1)
 
 
-def _spelt(frame: Frame) -> str:
+def _label(frame: Frame) -> str:
     what = json.loads(frame.body)["mark"] if frame.kind is Kind.MARK else frame.kind.value
     return what if frame.boundary is Boundary.NONE else f"{what}, {frame.boundary.value}"
 
 
 def database(folder: Path, *statements: str) -> Path:
-    """Make a file; by default with an empty table foo of two columns beside its key."""
+    """Create a database file; by default with an empty table foo with a key and two columns."""
     path = folder / "shop.db"
     connection = apsw.Connection(str(path))
     with connection:
@@ -92,7 +92,7 @@ def database(folder: Path, *statements: str) -> Path:
 
 
 def stored(path: Path, table: str = "foo") -> list[dict[str, Any]]:
-    """The rows of a table of the file."""
+    """Rows of a table in the file."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
     cursor = connection.execute(f"SELECT * FROM {table}")
     names = [name for name, *_ in connection.execute(f"SELECT name FROM pragma_table_info('{table}')")]
@@ -116,30 +116,30 @@ def receiver_at(
 
 @dataclass
 class Receiving:
-    """A receiver at work."""
+    """A running receiver."""
 
     sink: Sink
     db: Client
-    """Another session, to write with."""
+    """A separate session, for writing."""
     server: SqliteCloudServer
     running: asyncio.Task[None]
 
     async def until(self, met: Callable[[], object], what: str) -> None:
-        """Wait until something is the case, or the receiver has ended: then raise why."""
+        """Wait until the condition is met; if the receiver ends first, raise its error."""
         await until(met, what, work=self.running)
 
     async def complete(self, stream: str = "foo", count: int = 1) -> None:
         await self.until(lambda: len(self.sink.marks("snapshot complete", stream)) >= count, "whole snapshots")
 
-    async def heard(self, stream: str, count: int) -> None:
+    async def await_notifications(self, stream: str, count: int) -> None:
         await self.until(lambda: self.sink.outline(stream).count("data, whole") >= count, "notifications")
 
-    async def told(self, text: str, what: str) -> None:
-        """Wait until a notification with this text has landed, whatever lands after it."""
+    async def await_text(self, text: str, what: str) -> None:
+        """Wait until a notification with this text has landed, possibly with others after it."""
         await self.until(lambda: any(f.kind is Kind.DATA and text.encode() in f.body for f in self.sink.frames), what)
 
     async def ended(self) -> BaseException | None:
-        """Wait until the receiver has ended; return why."""
+        """Wait until the receiver has ended; return its error."""
         await asyncio.wait([self.running], timeout=PATIENCE)
         return self.running.exception()
 
@@ -152,7 +152,7 @@ async def receiving(
     behaviour: ServerOptions = JOINED,
     **options: Any,
 ) -> AsyncIterator[Receiving]:
-    """Serve the file, and receive from it until the block ends."""
+    """Serve the file and receive from it until the end of the block."""
     with SqliteCloudServer.start({"shop.db": path}, behaviour=behaviour) as server:
         sink = Sink()
         async with await connect(url(server)) as db:

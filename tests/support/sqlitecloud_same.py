@@ -1,4 +1,4 @@
-"""Compares what was made of a database's notifications with what the database itself holds."""
+"""Compares rows built from a database's notifications with the database itself."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def stored(path: Path, table: str) -> list[dict[str, Any]]:
-    """Return the rows that SQLite has. By the library of the server, which may be in this process.
+    """Return the rows in SQLite, read with the server's library, since the server may run in this process.
 
-    A second one would let go of the locks of the first.
+    Using a second SQLite library would release the locks of the first.
     """
     with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
         query = f'SELECT * FROM "{table}"'
@@ -26,9 +26,9 @@ def stored(path: Path, table: str) -> list[dict[str, Any]]:
 
 
 def unlike(held: Rows, found: Rows, keys: Sequence[str]) -> list[tuple[Any, ...]]:
-    """Return keys and cells in which SQLite and what was found are not the same; in order: key, column, both cells.
+    """Return the differences between SQLite and the rows found, each as key, column and both cells.
 
-    Of a row that is on one side only, the column is an empty text, and its cells are whether it is there.
+    For a row on one side only, the column is an empty string, and the cells are whether the row exists.
     """
     ours, theirs = ({tuple(row[key] for key in keys): row for row in rows} for rows in (found, held))
     assert (len(ours), len(theirs)) == (len(found), len(held)), "a key stands twice"
@@ -42,7 +42,7 @@ def unlike(held: Rows, found: Rows, keys: Sequence[str]) -> list[tuple[Any, ...]
 
 
 def is_same(found: Any, cell: Any) -> bool:
-    """Tell whether silver has what SQLite has; a column that may hold anything is text in silver."""
+    """Return whether silver's value equals SQLite's; columns of any type are text in silver."""
     if isinstance(found, Decimal):
         return found == Decimal(repr(cell))
     if not isinstance(found, str) or isinstance(cell, str | None):

@@ -1,4 +1,4 @@
-"""The golden vectors of SQLite Cloud's protocol: their bytes, and what they say as our values."""
+"""Golden vectors of the SQLite Cloud protocol: their bytes and their decoded values."""
 
 from __future__ import annotations
 
@@ -45,58 +45,58 @@ def pieces(whole: bytes, size: int) -> Iterator[bytes]:
     return (whole[at : at + size] for at in range(0, len(whole), size))
 
 
-def cell(told: dict[str, Any]) -> Value:
-    value: Value = CELLS[told["t"]](told["v"])
+def cell(vector: dict[str, Any]) -> Value:
+    value: Value = CELLS[vector["t"]](vector["v"])
     return value
 
 
-def rows(told: list[list[dict[str, Any]]]) -> list[tuple[Value, ...]]:
-    return [tuple(cell(each) for each in row) for row in told]
+def rows(vector: list[list[dict[str, Any]]]) -> list[tuple[Value, ...]]:
+    return [tuple(cell(each) for each in row) for row in vector]
 
 
-def message(told: dict[str, Any]) -> Message:
-    """What a vector's ``parsed`` says."""
-    return _MESSAGES[told["type"]](told)
+def message(vector: dict[str, Any]) -> Message:
+    """Return the message in a vector's ``parsed``."""
+    return _MESSAGES[vector["type"]](vector)
 
 
-def _octets_or(told: dict[str, Any], key: str) -> bytes:
-    return told[key].encode() if key in told else bytes.fromhex(told["bytes_hex"])
+def _octets_or(vector: dict[str, Any], key: str) -> bytes:
+    return vector[key].encode() if key in vector else bytes.fromhex(vector["bytes_hex"])
 
 
-def _string(told: dict[str, Any]) -> Single:
-    return Single(told["value"] if "value" in told else RawText(bytes.fromhex(told["bytes_hex"])))
+def _string(vector: dict[str, Any]) -> Single:
+    return Single(vector["value"] if "value" in vector else RawText(bytes.fromhex(vector["bytes_hex"])))
 
 
-def _chunk(told: dict[str, Any]) -> RowsetChunk:
-    named = columns(told) if "columns" in told else None
-    return RowsetChunk(told["index"], told["version"], named, told["ncols"], rows(told["rows"]))
+def _chunk(vector: dict[str, Any]) -> RowsetChunk:
+    named = columns(vector) if "columns" in vector else None
+    return RowsetChunk(vector["index"], vector["version"], named, vector["ncols"], rows(vector["rows"]))
 
 
 _MESSAGES: dict[str, Callable[[dict[str, Any]], Message]] = {
-    "ok": lambda _told: Single("OK"),
-    "int": lambda told: Single(int(told["value"])),
-    "float": lambda told: Single(float(told["value"])),
-    "null": lambda _told: Single(None),
+    "ok": lambda _vector: Single("OK"),
+    "int": lambda vector: Single(int(vector["value"])),
+    "float": lambda vector: Single(float(vector["value"])),
+    "null": lambda _vector: Single(None),
     "string": _string,
     "zstring": _string,
-    "blob": lambda told: Single(bytes.fromhex(told["hex"])),
-    "json": lambda told: JsonText(_octets_or(told, "text")),
-    "error": lambda told: ServerError(told["code"], told["ext"], told["offset"], told["message"]),
-    "array": lambda told: Array(tuple(cell(item) for item in told["items"])),
-    "rowset": lambda told: Rowset(columns(told), rows(told["rows"]), told["version"]),
+    "blob": lambda vector: Single(bytes.fromhex(vector["hex"])),
+    "json": lambda vector: JsonText(_octets_or(vector, "text")),
+    "error": lambda vector: ServerError(vector["code"], vector["ext"], vector["offset"], vector["message"]),
+    "array": lambda vector: Array(tuple(cell(item) for item in vector["items"])),
+    "rowset": lambda vector: Rowset(columns(vector), rows(vector["rows"]), vector["version"]),
     "rowset_chunk": _chunk,
-    "chunk_end": lambda _told: ChunksEnd(),
-    "pubsub": lambda told: PubSubOffer(told["command"].encode()),
-    "command": lambda told: Command(told["command"].encode()),
-    "reconnect": lambda told: Reconnect(told["command"].encode()),
+    "chunk_end": lambda _vector: ChunksEnd(),
+    "pubsub": lambda vector: PubSubOffer(vector["command"].encode()),
+    "command": lambda vector: Command(vector["command"].encode()),
+    "reconnect": lambda vector: Reconnect(vector["command"].encode()),
 }
 
 
-def columns(told: dict[str, Any]) -> tuple[Column, ...]:
-    if "decltype" not in told:
-        return tuple(Column(name) for name in told["columns"])
-    texts = [told[key] for key in ("columns", "decltype", "database", "table", "origin")]
-    flags = [[flag == 1 for flag in told[key]] for key in ("notnull", "primary_key", "autoincrement")]
+def columns(vector: dict[str, Any]) -> tuple[Column, ...]:
+    if "decltype" not in vector:
+        return tuple(Column(name) for name in vector["columns"])
+    texts = [vector[key] for key in ("columns", "decltype", "database", "table", "origin")]
+    flags = [[flag == 1 for flag in vector[key]] for key in ("notnull", "primary_key", "autoincrement")]
     return tuple(Column(*parts) for parts in zip(*texts, *flags, strict=True))
 
 

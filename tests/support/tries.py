@@ -1,4 +1,4 @@
-"""How often dear properties are tried, where others near to them are tried as well."""
+"""Hypothesis example counts for expensive properties that related properties cover as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of webhooks share: a feed of albums, its settings, and bodies as they are posted."""
+"""Helpers for webhook tests: a feed of albums, its settings, and request bodies."""
 
 from __future__ import annotations
 
@@ -18,35 +18,38 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "sqlitecloud_webhooks"
 FEED = "shop"
 STREAM = "chinook.sqlite/albums"
 TYPES = {"AlbumId": "bigint", "Title": "string", "Price": "decimal(6, 2)", "Live": "boolean"}
-TOLD = ("AlbumId", "Cover")
+KNOWN_COLUMNS = ("AlbumId", "Cover")
 
 
 def options(**settings: Any) -> WebhookOptions:
-    """Return a feed's options as its file would give them; insecure without a secret."""
+    """Return a feed's options, validated as from its file; insecure without a secret."""
     guarded = {"insecure": True} if "secret" not in settings else {}
     return validated(WebhookOptions, {"database": "chinook.sqlite", **guarded, **settings}, file="test")
 
 
 def table(**settings: Any) -> WebhookTable:
-    """Return the table's settings as the feed's file would give them."""
+    """Return the table's settings, validated as from the feed's file."""
     return validated(WebhookTable, {"keys": ["AlbumId"], "types": TYPES, **settings}, file="test")
 
 
 def feed(address: str = "", *, tables: dict[str, WebhookTable] | None = None, **settings: Any) -> Feed:
-    """Return a feed of one table, albums, unless others are given."""
+    """Return a feed with these tables, by default albums only."""
     return Feed(FEED, "sqlitecloud_webhooks", address, options(**settings), tables or {"albums": table()})
 
 
 def reader(**settings: Any) -> ChangeReader:
-    """Return what decodes the albums; the column Cover was told."""
+    """Return the decoder of the albums, with the columns of `KNOWN_COLUMNS` known."""
     of, keys = options(**settings), table().keys
     return ChangeReader(
-        SourceTable("chinook.sqlite", "albums"), columns_of(dict.fromkeys(TOLD, 0), table(), of), keys, of.insert_absent
+        SourceTable("chinook.sqlite", "albums"),
+        columns_of(dict.fromkeys(KNOWN_COLUMNS, 0), table(), of),
+        keys,
+        of.insert_absent,
     )
 
 
 def webhook(op: str, *, name: str = "albums", database: str = "chinook.sqlite", **sent: Any) -> bytes:
-    """Return the body of a webhook that sends some columns."""
+    """Return the body of a webhook with these columns."""
     where = {"type": op, "database": database, "table": name}
     return json.dumps({**where, "column": list(sent), "data": list(sent.values())}).encode()
 
@@ -58,7 +61,7 @@ def vectors(name: str) -> list[dict[str, Any]]:
 
 
 def free_port() -> int:
-    """Return a port of loopback on which nobody listens."""
+    """Return an unused loopback port."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port: int = taken.getsockname()[1]
         return port

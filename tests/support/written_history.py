@@ -1,4 +1,4 @@
-"""Writes a table of the tests' own source, its history and tombstones by hand, as a build leaves them. No Spark."""
+"""Writes a stub table, its history and tombstones by hand, as a build leaves them. No Spark."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from silverfold.pipelines.applying.commit_note import NOT_TOLD, CommitNote
 from silverfold.pipelines.applying.cuts import position_reached
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.verifying.verify import TableVerification, Verdict, verify_history
-from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
+from tests.support.stub_connector import FEED, STREAM, StubConnector, StubHistory, StubOptions, StubTable
 
 COLUMNS = pa.schema([("lane", pa.int64()), ("k", pa.int64()), ("a", pa.string()), ("b", pa.int64())])
-POSITIONAL = ToldConnector()
+POSITIONAL = StubConnector()
 
 Version: TypeAlias = tuple[int, Any, Any, Any]
-"""The row's key, its column a, where it begins and ends."""
+"""The row's key, its column a, and its start and end positions."""
 
 
 class WrittenHistory:
-    """A feed with one table that keeps history."""
+    """A feed with one table, which keeps history."""
 
-    def __init__(self, root: Path, connector: ToldConnector = POSITIONAL) -> None:
+    def __init__(self, root: Path, connector: StubConnector = POSITIONAL) -> None:
         self.places, self.connector = Places(str(root)), connector
-        table = ToldTable(source="T", stored_as_scd_type=2)
-        self.feed = Feed(FEED, FEED, "unused", ToldOptions(), {STREAM: table})
-        self.source = ToldHistory(self.places)
+        table = StubTable(source="T", stored_as_scd_type=2)
+        self.feed = Feed(FEED, FEED, "unused", StubOptions(), {STREAM: table})
+        self.source = StubHistory(self.places)
 
     def keep(self, versions: Sequence[Version], position: int) -> None:
-        """Let the history hold exactly these versions, and a table that stands elsewhere stand there without rows."""
+        """Write a history of exactly these versions; unless the table is at the position, write it there, empty."""
         moment = pa.string() if self.connector.source_ordered else pa.int64()
         rows = [(0, k, a, 0, start, end) for k, a, start, end in versions]
         kind = pa.schema([*COLUMNS, ("__START_AT", moment), ("__END_AT", moment)])
@@ -45,16 +45,16 @@ class WrittenHistory:
     def write(
         self, rows: Sequence[tuple[int, str, Any]], position: int, *, history: int | None = NOT_TOLD, stones: int = 0
     ) -> None:
-        """Let the table hold exactly these rows, of each key, column a and position; and say what counts beside it."""
+        """Write a table of exactly these rows (key, column a, position), and note the versions that count beside it."""
         kind = COLUMNS.append(pa.field("_position", pa.string() if self.connector.source_ordered else pa.int64()))
-        told = [(0, k, a, 0, at) for k, a, at in rows]
+        cells = [(0, k, a, 0, at) for k, a, at in rows]
         note = replace(_note(position), history=history, tombstones=stones)
-        _write(self.places.silver(FEED, STREAM), kind, told, f"apply/{FEED}/{STREAM}", note)
+        _write(self.places.silver(FEED, STREAM), kind, cells, f"apply/{FEED}/{STREAM}", note)
 
     def write_tombstones(self, stones: Sequence[tuple[int, str]], position: int) -> None:
         kind = pa.schema([("lane", pa.int64()), ("k", pa.int64()), ("_position", pa.string())])
-        told = [(0, k, at) for k, at in stones]
-        _write(self.places.tombstones(FEED, STREAM), kind, told, f"tombstones/{FEED}/{STREAM}", _note(position))
+        rows = [(0, k, at) for k, at in stones]
+        _write(self.places.tombstones(FEED, STREAM), kind, rows, f"tombstones/{FEED}/{STREAM}", _note(position))
 
     def verify(self) -> TableVerification:
         return verify_history(self.places, self.connector, self.feed, STREAM)

@@ -23,7 +23,7 @@ def write_silver(
     schema: pa.Schema,
     note: CommitNote | None = None,
 ) -> None:
-    """Let the table hold exactly these rows, at a position; with a note of its last cut, where there is one."""
+    """Write a table of exactly these rows, at a position, with a note of its last cut, if any."""
     write_deltalake(
         places.silver(feed, table).url,
         pa.Table.from_pylist(list(rows), schema=schema),

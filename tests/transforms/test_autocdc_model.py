@@ -67,7 +67,7 @@ class Mode:
     def options(self) -> dict[str, Any]:
         return {
             "stored_as_scd_type": self.scd,
-            "ignore_null_updates": self.has_partial_updates,
+            "ignore_null_updates": self.partial,
             "track_history_column_list": None if self.tracked is None else list(self.tracked),
             "apply_as_truncates": "op = 'T'" if self.truncates else None,
         }
@@ -105,7 +105,7 @@ def rows_of(mode: Mode, key: Row, sent: Mapping[int, Change]) -> Iterator[Row]:
                 versions[-1][2] = seq
             continue
         now = {"a": change.a, "b": change.b, "s": change.s}
-        if mode.has_partial_updates:
+        if mode.partial:
             now = patched(cells or dict.fromkeys("abs"), now)
         if cells is not None and mode.tracked is not None and all(now[n] == cells[n] for n in mode.tracked):
             versions[-1][0], versions[-1][3] = now, seq
@@ -204,23 +204,23 @@ def test_every_split_of_the_same_changes_comes_to_the_same_table(
             silverfold.transforms.autocdc.apply, "_FEW", 0 if number == 1 else 10_000
         )  # either way goes on with others'
         apply(spark, tmp_path / "t", number, batch, mode)
-        told = [change for each in batches[: number + 1] for change in each]
-        assert_same(found(spark, tmp_path / "t"), expected(mode, told), told)
+        changes = [change for each in batches[: number + 1] for change in each]
+        assert_same(found(spark, tmp_path / "t"), expected(mode, changes), changes)
 
 
 @modes()
 def test_what_is_forgotten_below_the_horizon_is_not_missed(spark: SparkSession, tmp_path: Path, mode: Mode) -> None:
     rng = random.Random(16)
-    told: list[Change] = []
+    changes: list[Change] = []
     for number in range(4):
         horizon = 4 * number
         batch = [change for lane in range(80) for change in [random_change(rng, lane) for _ in range(3)]]
         batch = [change._replace(seq=horizon + change.seq) for change in batch if change.lane != number]
         if mode.truncates and number in (2, 3):
             batch.append(Change(None, None, "T", horizon + 1))
-        told += batch
+        changes += batch
         apply(spark, tmp_path / "t", number, batch, mode, tombstone_horizon=f"t._position < {horizon}")
-        assert_same(found(spark, tmp_path / "t"), expected(mode, told), told)
+        assert_same(found(spark, tmp_path / "t"), expected(mode, changes), changes)
 
 
 @pytest.mark.nightly
@@ -230,8 +230,8 @@ def test_a_batch_that_died_before_the_table_was_written_can_be_repeated(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Mode, after: bool
 ) -> None:
     rng = random.Random(17)
-    told = [random_change(rng, lane) for lane in range(60) for _ in range(6)]
-    apply(spark, tmp_path / "t", 0, told[::2], mode, tombstone_horizon="t._position < 0")
+    changes = [random_change(rng, lane) for lane in range(60) for _ in range(6)]
+    apply(spark, tmp_path / "t", 0, changes[::2], mode, tombstone_horizon="t._position < 0")
     with monkeypatch.context() as patch:
         for step in ("merge_rows", "keep_history", "rebuild_rows"):
             patch.setattr(
@@ -240,7 +240,7 @@ def test_a_batch_that_died_before_the_table_was_written_can_be_repeated(
                 dying(getattr(silverfold.transforms.autocdc.apply, step), after=after),
             )
         with pytest.raises(Died):
-            apply(spark, tmp_path / "t", 1, told[1::2], mode, tombstone_horizon="t._position < 0")
-    apply(spark, tmp_path / "t", 1, told[1::2], mode, tombstone_horizon="t._position < 0")
+            apply(spark, tmp_path / "t", 1, changes[1::2], mode, tombstone_horizon="t._position < 0")
+    apply(spark, tmp_path / "t", 1, changes[1::2], mode, tombstone_horizon="t._position < 0")
 
-    assert_same(found(spark, tmp_path / "t"), expected(mode, told), told)
+    assert_same(found(spark, tmp_path / "t"), expected(mode, changes), changes)

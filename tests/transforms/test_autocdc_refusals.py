@@ -36,7 +36,7 @@ def test_keys_and_order_are_never_null_and_a_batch_that_says_so_leaves_nothing_b
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"keys": []}, "keys is empty"),
         ({"keys": ["nr"]}, "the source lacks nr"),
@@ -62,8 +62,8 @@ def test_keys_and_order_are_never_null_and_a_batch_that_says_so_leaves_nothing_b
         ({"sequence_by": lambda: F.create_map(F.lit(1), "seq")}, "sequence_by is map<int,bigint>, which has no order"),
     ],
 )
-def test_wrong_parameters_are_named(spark: SparkSession, tmp_path: Path, options: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_wrong_parameters_are_named(spark: SparkSession, tmp_path: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         apply(spark, tmp_path / "users", 1, (1, "Ann", "Rome", "U", 1), **options)
 
 

@@ -70,8 +70,8 @@ def test_a_wider_type_is_followed_and_a_narrower_one_changes_nothing(narrow: T.D
     ],
 )
 def test_a_type_that_may_lose_values_stops_the_table(before: T.DataType, now: T.DataType) -> None:
-    told = f"t: column a is {now.simpleString()} now, was {before.simpleString()}"
-    with pytest.raises(SchemaDrift, match=re.escape(told)):
+    message = f"t: column a is {now.simpleString()} now, was {before.simpleString()}"
+    with pytest.raises(SchemaDrift, match=re.escape(message)):
         drift(columns(a=before), columns(a=now), table="t")
 
 
@@ -169,9 +169,9 @@ def test_whoever_adds_a_column_that_another_added_meanwhile_is_overtaken(
 
 
 def test_a_column_may_have_any_name(spark: SparkSession, tmp_path: Path) -> None:
-    plain, odd = columns(k=TEXT), "a b,;{c}(`d`)\n\t=."
+    key_only, odd = columns(k=TEXT), "a b,;{c}(`d`)\n\t=."
     beside, after = str(tmp_path / "first"), str(tmp_path / "then")
-    create_empty(spark, plain, after)
+    create_empty(spark, key_only, after)
     overwrite(spark.createDataFrame([("x", 1)], columns(**{"k": TEXT, odd: LONG})), beside)
     follow_columns(spark, after, columns(**{"k": TEXT, odd: LONG}), table="t")
     spark.read.format("delta").load(beside).write.format("delta").mode("append").save(after)

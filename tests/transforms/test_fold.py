@@ -80,8 +80,8 @@ def expected(histories: Histories, *, upsert: bool = False) -> list[State]:
 
 def counted(spark: SparkSession, histories: Histories, net: DataFrame) -> list[dict[str, int]]:
     """Return what the net rows say that nothing explains, by history."""
-    stands = silver(spark, histories).select(F.struct("history", "k").alias("key"), F.lit(True).alias("stands"))
-    marked = net.join(stands, "key", "left").withColumn("stood", F.col("stands").isNotNull())
+    existing = silver(spark, histories).select(F.struct("history", "k").alias("key"), F.lit(True).alias("stands"))
+    marked = net.join(existing, "key", "left").withColumn("stood", F.col("stands").isNotNull())
     counts = unexplained(F.col("said"), F.col("stood"))
     lines = marked.groupBy("key.history").agg(*(F.sum(count).alias(name) for name, count in counts.items())).collect()
     found = {line.history: {name: line[name] for name in counts if line[name]} for line in lines}
@@ -95,7 +95,7 @@ def to_be_counted(histories: Histories, *, upsert: bool) -> list[dict[str, int]]
     return [{name: count for name, count in counter.items() if count} for counter in counters]
 
 
-def told(histories: Histories, found: list[State], wanted: list[State]) -> None:
+def assert_equal(histories: Histories, found: list[State], wanted: list[State]) -> None:
     for history, one, other in zip(histories, found, wanted, strict=True):
         assert one == other, history
 
@@ -131,7 +131,7 @@ def test_partial_changes_come_to_what_they_do_one_after_another(spark: SparkSess
 
     net = fold(change_rows(spark, histories), upsert=upsert, op_code=op_code())
 
-    told(histories, applied(histories, net, upsert=upsert), expected(histories, upsert=upsert))
+    assert_equal(histories, applied(histories, net, upsert=upsert), expected(histories, upsert=upsert))
     assert counted(spark, histories, net) == to_be_counted(histories, upsert=upsert)
 
 
@@ -141,7 +141,7 @@ def test_the_fast_path_of_whole_rows_gives_the_same(spark: SparkSession, upsert:
 
     net = fold(change_rows(spark, histories), upsert=upsert, whole=True, op_code=op_code())
 
-    told(histories, applied(histories, net, upsert=upsert), expected(histories, upsert=upsert))
+    assert_equal(histories, applied(histories, net, upsert=upsert), expected(histories, upsert=upsert))
     assert counted(spark, histories, net) == to_be_counted(histories, upsert=upsert)
 
 
@@ -149,11 +149,11 @@ def test_the_fast_path_of_whole_rows_gives_the_same(spark: SparkSession, upsert:
 def test_moves_come_to_what_they_do_one_after_another(spark: SparkSession, upsert: bool) -> None:
     histories = random_histories(400, moves=True)
 
-    with ExitStack() as kept:
+    with ExitStack() as stack:
         changes = change_rows(spark, histories)
-        net = resolve(changes, silver(spark, histories), kept, upsert=upsert, op_code=op_code())
+        net = resolve(changes, silver(spark, histories), stack, upsert=upsert, op_code=op_code())
 
-        told(histories, applied(histories, net, upsert=upsert), expected(histories, upsert=upsert))
+        assert_equal(histories, applied(histories, net, upsert=upsert), expected(histories, upsert=upsert))
         assert counted(spark, histories, net) == to_be_counted(histories, upsert=upsert)
 
 
@@ -207,8 +207,8 @@ MOVES: dict[str, tuple[Sequence[Change], dict[int, str]]] = {
 def test_a_moved_row_keeps_what_nobody_sent(spark: SparkSession) -> None:
     histories: Histories = [(OLD, changes) for changes, _ in MOVES.values()]
 
-    with ExitStack() as kept:
-        found = applied(histories, resolve(change_rows(spark, histories), silver(spark, histories), kept))
+    with ExitStack() as stack:
+        found = applied(histories, resolve(change_rows(spark, histories), silver(spark, histories), stack))
 
     named = {name: {k: cells["a"] for k, cells in state.items()} for name, state in zip(MOVES, found, strict=True)}
     assert named == {name: rows for name, (_, rows) in MOVES.items()}
@@ -217,8 +217,8 @@ def test_a_moved_row_keeps_what_nobody_sent(spark: SparkSession) -> None:
 def test_a_row_moved_with_some_columns_sent_has_them_and_the_others_as_they_stood(spark: SparkSession) -> None:
     histories: Histories = [(OLD, [move(3, 14, 20, b=None)])]
 
-    with ExitStack() as kept:
-        (found,) = applied(histories, resolve(change_rows(spark, histories), silver(spark, histories), kept))
+    with ExitStack() as stack:
+        (found,) = applied(histories, resolve(change_rows(spark, histories), silver(spark, histories), stack))
 
     assert found[20] == {"k": 20, "a": "row 14", "b": None}
 

@@ -123,7 +123,7 @@ def test_in_the_order_of_the_source_late_changes_find_their_place(spark: SparkSe
     kind = change_type(KEY, ROW)
     key = {"history": 0, "k": 1}
 
-    def apply(version: int, *told: tuple[str, str, str | None]) -> list[Any]:
+    def apply(version: int, *changes: tuple[str, str, str | None]) -> list[Any]:
         rows = [
             {
                 "frame_seq": version,
@@ -133,7 +133,7 @@ def test_in_the_order_of_the_source_late_changes_find_their_place(spark: SparkSe
                 "row": None if op == "delete" else {"k": 1, "a": a, "b": None},
                 "sequence": sequence,
             }
-            for at, (sequence, op, a) in enumerate(told)
+            for at, (sequence, op, a) in enumerate(changes)
         ]
         frame = own_session(spark).createDataFrame(rows, kind)
         keep_history(frame, str(tmp_path), recorded=Recorded("h", version), moments=Moments(by_sequence=True))
@@ -154,14 +154,14 @@ def positional(
     spark: SparkSession,
     path: Path,
     version: int,
-    told: Sequence[tuple[int, str, int, str]],
+    entries: Sequence[tuple[int, str, int, str]],
     *,
     ranges: Sequence[tuple[int, int, int]] = (),
     snapshot_end: int | None = None,
     upsert: bool = False,
 ) -> list[Any]:
     session = spark.newSession()
-    rows = [{"frame_seq": at, "op": op, "key": {"_row_key": k}, "row": {"a": a}} for at, op, k, a in told]
+    rows = [{"frame_seq": at, "op": op, "key": {"_row_key": k}, "row": {"a": a}} for at, op, k, a in entries]
     removed = session.createDataFrame(list(ranges), "moment long, first_key long, last_key long")
     changes = session.createDataFrame(rows, POSITIONAL)
     recorded, moments = Recorded("h", version), Moments(snapshot_end=snapshot_end)
@@ -172,9 +172,9 @@ def positional(
 
 
 def test_an_upsert_of_a_row_removed_in_the_same_moment_begins_a_row(spark: SparkSession, tmp_path: Path) -> None:
-    told = [(1, "update", 10, "first"), (1, "update", 20, "stays"), (3, "update", 10, "again")]
+    entries = [(1, "update", 10, "first"), (1, "update", 20, "stays"), (3, "update", 10, "again")]
 
-    found = positional(spark, tmp_path, 3, told, ranges=[(3, 0, 15)], upsert=True)
+    found = positional(spark, tmp_path, 3, entries, ranges=[(3, 0, 15)], upsert=True)
 
     assert found == [(10, "again", 3, None), (10, "first", 1, 3), (20, "stays", 1, None)]
 

@@ -137,12 +137,12 @@ def test_two_rows_on_one_key_are_told(spark: SparkSession, table: str, rows: lis
 
 def test_a_row_outside_the_table_claims_its_key_too(spark: SparkSession, table: str) -> None:
     net = spark.createDataFrame([("insert", 7, None, (4,), ("K", 1.0))], NET)
-    aside = spark.createDataFrame(
+    side_rows = spark.createDataFrame(
         [((9,), 6, (9, "K", 5.0), True)],
         T.StructType().add("key", KEY).add("position", "long").add("row", ROW).add("outside", "boolean"),
     )
 
-    rows = by_keys(completed(net, aside, upsert=False), keys=["Sym"]).collect()
+    rows = by_keys(completed(net, side_rows, upsert=False), keys=["Sym"]).collect()
 
     assert [(row.key.Sym, row.claims) for row in rows] == [("K", 2)]
 

@@ -11,7 +11,7 @@ from silverfold.transforms.spark_errors import named_errors
 
 
 @pytest.mark.parametrize(
-    ("told", "named"),
+    ("text", "named"),
     [
         (
             'Job aborted: lost task: java.io.IOException: Cannot run program "python9": error=2, No such file',
@@ -25,35 +25,35 @@ from silverfold.transforms.spark_errors import named_errors
         ("boom", "Spark: Py4JError"),
     ],
 )
-def test_an_error_is_named_by_what_tells_most(told: str, named: str):
+def test_an_error_is_named_by_what_tells_most(text: str, named: str):
     with pytest.raises(ApplyError) as raised, named_errors("quotes"):
-        raise Py4JError(told)
+        raise Py4JError(text)
     assert str(raised.value).endswith(named)
 
 
 def test_an_error_in_python_code_is_named_without_what_it_says(monkeypatch: pytest.MonkeyPatch):
-    told = (
+    traceback = (
         'Traceback (most recent call last):\n  File "/f.py", line 3, in f\nKeyError: 4711\n\n'
         "During handling of the above exception, another exception occurred:\n\n"
         'Traceback (most recent call last):\n  File "/f.py", line 4, in f\n    1 / 0\n    ~~^~~\n'
         "pyarrow.lib.ArrowInvalid: of 4711\nSmithError: no error but a name\n"
     )
-    error = PySparkException(f"An exception was thrown from the Python worker:\n{told}")
+    error = PySparkException(f"An exception was thrown from the Python worker:\n{traceback}")
     monkeypatch.setattr(error, "getCondition", lambda: "PYTHON_EXCEPTION")
     with pytest.raises(ApplyError, match=r"Spark: PYTHON_EXCEPTION: ArrowInvalid$"), named_errors("quotes"):
         raise error
 
 
 def test_a_full_disk_is_a_store_that_cannot_be_written():
-    told = "An error occurred\n: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed\n\tat a.b.C\n"
+    text = "An error occurred\n: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed\n\tat a.b.C\n"
     with pytest.raises(StoreUnavailable, match=r"^quotes: .*No space left on device"), named_errors("quotes"):
-        raise Py4JError(f"{told}Caused by: java.io.IOException: No space left on device\n\tat a.b.C")
+        raise Py4JError(f"{text}Caused by: java.io.IOException: No space left on device\n\tat a.b.C")
 
 
 def test_a_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch):
     error = PySparkException("no matter")
     monkeypatch.setattr(error, "getCondition", lambda: "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER")
     monkeypatch.setattr(error, "getMessageParameters", lambda: {"path": "file:///w/part-1.parquet"})
-    told = r"^quotes: Spark cannot read file:///w/part-1.parquet \(FAILED_READ_FILE.*README says"
-    with pytest.raises(StoreUnavailable, match=told), named_errors("quotes"):
+    pattern = r"^quotes: Spark cannot read file:///w/part-1.parquet \(FAILED_READ_FILE.*README says"
+    with pytest.raises(StoreUnavailable, match=pattern), named_errors("quotes"):
         raise error

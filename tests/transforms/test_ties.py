@@ -43,8 +43,8 @@ def test_rows_compare_alike_in_any_order_of_columns_and_any_time_zone(spark: Spa
         row.createOrReplaceTempView("t")
         found += session.sql(f"SELECT {rank_sql(kind, 't')} AS rank FROM t").collect()
     assert [each.rank[0] for each in found] == [2] * 4
-    told = ('{"value":{"at":"2020-11-01 05:30:00.000001+00:00"}}', "OBJECT<at: TIMESTAMP>")
-    assert {tuple(each.rank[1]) for each in found} == {(1, told)}
+    expected = ('{"value":{"at":"2020-11-01 05:30:00.000001+00:00"}}', "OBJECT<at: TIMESTAMP>")
+    assert {tuple(each.rank[1]) for each in found} == {(1, expected)}
 
 
 @pytest.mark.parametrize("unlike", [UNLIKE[0], *(pytest.param(each, marks=pytest.mark.nightly) for each in UNLIKE[1:])])

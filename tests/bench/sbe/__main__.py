@@ -1,15 +1,15 @@
-"""Measures the reading of SBE: ``python -m tests.bench.sbe [--runs N] [--messages N] [--parts single columns spark]``.
+"""Measures SBE decoding: ``python -m tests.bench.sbe [--runs N] [--messages N] [--parts single columns spark]``.
 
-Prints JSON lines; seconds per message are medians of several runs, taken in turn.
+Prints JSON lines; seconds per message are medians of several alternating runs.
 
-``single``: messages to dictionaries one by one, against code written by hand, the packages `sbe` and `sbedecoder` (the
-extra ``interop``), and the limit: `struct` unpacking the same fields without making values of them.
-``columns``: many messages to Arrow, against one by one; against the official Java decoder writing JSON; and the limit:
+``single``: messages to dictionaries one by one, against hand-written code, the packages `sbe` and `sbedecoder` (the
+extra ``interop``), and the limit: `struct` unpacking the same fields without converting them.
+``columns``: many messages to Arrow, against single messages, the official Java decoder writing JSON, and the limit:
 copying the finished columns once.
-``spark``: the Spark function on one core, against the columns it makes inside, and against the limit: Spark passing the
-frames through Python untouched.
+``spark``: the Spark function on one core, against the column decoding inside it, and against the limit: Spark passing
+the frames through Python untouched.
 
-``single`` and ``columns`` count processor seconds of one thread, since the cores are shared; ``spark`` counts time.
+``single`` and ``columns`` count processor seconds of one thread, since cores are shared; ``spark`` counts wall time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def seconds(work: Callable[[], object], messages: int) -> float:
 
 
 def in_turn(works: dict[str, Callable[[], object]], messages: int, runs: int) -> dict[str, float]:
-    """Return the median of each, all having run once before and then in turn."""
+    """Return the median of each; all run once to warm up, then alternate."""
     for work in works.values():
         work()
     measured = [{name: seconds(work, messages) for name, work in works.items()} for _ in range(runs)]
@@ -52,7 +52,7 @@ def in_turn(works: dict[str, Callable[[], object]], messages: int, runs: int) ->
 
 
 def each(decode: Callable[[bytes], object], bodies: list[bytes]) -> Callable[[], None]:
-    """Return the work of decoding messages one by one."""
+    """Return a function that decodes the messages one by one."""
 
     def work() -> None:
         for body in bodies:
@@ -62,7 +62,7 @@ def each(decode: Callable[[bytes], object], bodies: list[bytes]) -> Callable[[],
 
 
 def single(name: str, kind: Kind, runs: int) -> None:
-    """Measure messages to dictionaries."""
+    """Measure decoding messages to dictionaries."""
     works = {
         "ours": each(MessageReader(kind.schema).read, kind.messages),
         "by_hand": each(peers.by_hand(name), kind.messages),
@@ -71,13 +71,13 @@ def single(name: str, kind: Kind, runs: int) -> None:
         packages = {"sbe": peers.package_sbe(kind.file), "sbedecoder": peers.package_sbedecoder(kind.file)}
         works |= {package: each(decode, kind.messages) for package, decode in packages.items() if decode is not None}
         works["limit"] = each(_BARE[name][0], kind.messages)
-    told = in_turn(works, len(kind.messages), runs)
-    ratios = {f"{peer}_over_ours": round(told[peer] / told["ours"], 2) for peer in told if peer != "ours"}
-    tell("single", name, microseconds={peer: round(1e6 * value, 2) for peer, value in told.items()}, **ratios)
+    seconds = in_turn(works, len(kind.messages), runs)
+    ratios = {f"{peer}_over_ours": round(seconds[peer] / seconds["ours"], 2) for peer in seconds if peer != "ours"}
+    tell("single", name, microseconds={peer: round(1e6 * value, 2) for peer, value in seconds.items()}, **ratios)
 
 
 def columns(name: str, kind: Kind, count: int, runs: int) -> float:
-    """Measure messages to Arrow; return seconds per message."""
+    """Measure decoding messages to Arrow; return the seconds per message."""
     bodies = pa.array((kind.messages * (count // len(kind.messages) + 1))[:count])
     few = kind.messages
     table = decode_columns(kind.schema, bodies).rows[kind.template].table
@@ -110,7 +110,7 @@ def columns(name: str, kind: Kind, count: int, runs: int) -> float:
 
 
 def tell(part: str, name: str, **figures: object) -> None:
-    """Print one line."""
+    """Print one JSON line."""
     print(json.dumps({"bench": f"sbe-{part}", "messages": name, **figures}), flush=True)
 
 

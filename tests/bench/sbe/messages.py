@@ -1,4 +1,4 @@
-"""The messages that are measured: fixed layout, two flat groups, and a car with nested groups and data."""
+"""The measured messages: a fixed layout, two flat groups, and a car with nested groups and data."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from silverfold.connectors.wire.sbe.schema.model import Schema
 
 FOLDER = Path(__file__).parent
 DISTINCT = 1_000
-"""Different messages of each kind; more are repetitions."""
+"""Number of distinct messages of each kind; more are repetitions."""
 
 
 class Kind(NamedTuple):
@@ -38,7 +38,7 @@ def kinds() -> dict[str, Kind]:
 
 
 def trade(chance: random.Random) -> dict[str, Any]:
-    """Return a trade: a fixed layout, 64 bytes behind its header."""
+    """Return a trade: a fixed layout, 64 bytes after its header."""
     return {
         "transactTime": 1_728_051_442_944_000_000 + chance.randrange(10**9),
         "sendingTime": 1_728_051_442_944_100_000 + chance.randrange(10**9),

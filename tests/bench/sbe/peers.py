@@ -1,4 +1,4 @@
-"""Others that decode a message to Python values: the packages `sbe` and `sbedecoder`, and code written by hand."""
+"""Other decoders of messages to Python values: the packages `sbe` and `sbedecoder`, and hand-written code."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INT64, INT32, INT8 = (1 << 63) - 1, (1 << 31) - 1, 127
 
 
 def by_hand(kind: str) -> Decode:
-    """Return what a person writes who needs one message and is in a hurry: it checks no counts, no versions."""
+    """Return a quick hand-written decoder of one message, without checks of counts or versions."""
     return {"trade": trade, "book": book, "car": car}[kind]
 
 
@@ -163,7 +163,7 @@ def _text(body: bytes, at: int, charset: str) -> tuple[str, int]:
 
 
 def package_sbe(file: Path) -> Decode | None:
-    """Return the decoder of the package `sbe`, None where it is not installed."""
+    """Return the decoder of the package `sbe`; None if it is not installed."""
     try:
         import sbe  # noqa: PLC0415 - a peer, not a dependency
     except ImportError:
@@ -174,13 +174,13 @@ def package_sbe(file: Path) -> Decode | None:
 
 
 def package_sbedecoder(file: Path) -> Decode | None:
-    """Return the decoder of the package `sbedecoder`, None where it is not installed; all values are asked for."""
+    """Return the decoder of the package `sbedecoder`, reading all values; None if it is not installed."""
     try:
         import sbedecoder  # noqa: PLC0415 - a peer, not a dependency
     except ImportError:
         return None
     schema = sbedecoder.SBESchema()
-    with warnings.catch_warnings():  # it compiles patterns that later Pythons dislike
+    with warnings.catch_warnings():  # it compiles patterns that newer Python versions warn about
         warnings.simplefilter("ignore")
         schema.parse(str(file))
     parse = sbedecoder.SBEMessage.parse_message

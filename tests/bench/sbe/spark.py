@@ -1,4 +1,4 @@
-"""Measures the Spark function on one core, beside Spark passing the same frames through Arrow untouched."""
+"""Measures the Spark function on one core, against Spark passing the same frames through Arrow untouched."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.bench.sbe.messages import Kind
 
 
 def spark_seconds(kinds: dict[str, Kind], count: int, runs: int) -> dict[str, tuple[float, float]]:
-    """Return the seconds per message of each kind: decoded, and only passed through Python."""
+    """Return the seconds per message of each kind: decoded, and merely passed through Python."""
     local = load_settings(None, "local", {})
     session = start_spark(local.model_copy(update={"spark": {**local.spark, "spark.master": "local[1]"}}), app="bench")
     try:

@@ -1,16 +1,16 @@
-"""Measures the connectors of SQLite Cloud: ``python -m tests.bench.sqlitecloud [--parts …] [--runs N]``.
+"""Measures the SQLite Cloud connectors: ``python -m tests.bench.sqlitecloud [--parts …] [--runs N]``.
 
-Prints JSON lines; medians of several runs, taken in turn with their limits, from the same sender.
+Prints JSON lines with medians of several runs, alternating with their limits, from the same sender.
 
-``landing``: notifications received and landed, against reading them and nothing else (aim 0.5). The sender is a process
-of its own that has joined its frames beforehand. What writing the same rows alone takes is told beside.
-``official``: the same over TLS, against the official Python client hearing what comes a frame a record, without which
-it loses some (aim 5).
-``webhooks``: requests that are answered once they have landed, against a bare handler that reads and answers.
-``decode``: rows per second in Spark, against `from_json` with the schema of the same strings, which does not tell an
-absent column from NULL, nor what does not fit (aim 0.5).
-``visible``: from the end of a commit at the source until silver shows it, receiver and build running, against a bare
-MERGE of the same rows.
+``landing``: notifications received and landed, against only reading them (aim 0.5). The sender is a separate process
+that has joined its frames beforehand. The time of only writing the same rows is reported too.
+``official``: the same over TLS, against the official Python client receiving one frame per TLS record, since it loses
+frames otherwise (aim 5).
+``webhooks``: requests answered once they have landed, against a bare handler that reads and answers.
+``decode``: rows per second in Spark, against `from_json` with a schema on the same strings, which neither distinguishes
+absent columns from NULL nor reports invalid values (aim 0.5).
+``visible``: time from the end of a commit at the source until its rows are in silver, with receiver and build running,
+against a bare MERGE of the same rows.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measures the decoding of notifications in Spark, against `from_json` with a schema over the same strings."""
+"""Measures decoding notifications in Spark, against `from_json` with a schema on the same strings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DESCRIBED = Description(
 
 
 def decode(notifications: int, runs: int) -> Iterator[dict[str, object]]:
-    """Decode in both ways, in turn; yield a line for each size of notifications."""
+    """Decode both ways, alternating; yield a line for each size of notifications."""
     with tempfile.TemporaryDirectory() as folder:
         spark = start_spark(settings_at(Path(folder)), app="bench")
         try:
@@ -51,7 +51,7 @@ def decode(notifications: int, runs: int) -> Iterator[dict[str, object]]:
 
 
 def decoded(spark: SparkSession, file: Path, notifications: int, rows: int, runs: int) -> dict[str, object]:
-    """Measure notifications of so many rows each."""
+    """Measure notifications of ``rows`` rows each."""
     landed = written(spark, file, notifications, rows)
     cut = Cut(TABLE, 1, 0, notifications, ((1, notifications),), (1,), (notifications,), replaces=False)
     feed = feed_at("unused")
@@ -77,7 +77,7 @@ def decoded(spark: SparkSession, file: Path, notifications: int, rows: int, runs
 
 
 def written(spark: SparkSession, file: Path, notifications: int, rows: int) -> DataFrame:
-    """Return landed notifications, each with its text as a string beside it."""
+    """Return landed notifications, each with its text in a string column."""
     made = frames(DISTINCT, rows)
     every = [made[at % DISTINCT] for at in range(notifications)]
     texts = [notification_text(each).decode() for each in made]
@@ -94,5 +94,5 @@ def written(spark: SparkSession, file: Path, notifications: int, rows: int) -> D
 
 
 def drain(rows: DataFrame) -> None:
-    """Compute every row and keep none."""
+    """Compute every row and discard it."""
     rows.write.format("noop").mode("overwrite").save()

@@ -1,4 +1,4 @@
-"""Measures notifications received and landed, against reading them alone, and against writing their rows alone."""
+"""Measures receiving and landing notifications, against only reading them, and against only writing their rows."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ from silverfold.pipelines.landing.sink import BronzeSink
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Place
 from tests.bench.sqlitecloud.source import DISTINCT, TABLE, Sent, Source, feed_at, frames, source
-from tests.support.waiting import until
+from tests.support.polling import until
 
 LOG = structlog.wrap_logger(structlog.ReturnLogger(), wrapper_class=structlog.make_filtering_bound_logger("error"))
 LONGEST = 600.0
-"""Seconds after which what is measured does not come to its end any more."""
+"""Timeout of a measurement, in seconds."""
 
 
 class Spent(NamedTuple):
-    """What some work took: seconds, and processor seconds of all threads of this process."""
+    """Time spent: wall seconds, and processor seconds of all threads of this process."""
 
     seconds: float
     processor: float
 
 
 def now() -> Spent:
-    """Return both clocks."""
+    """Return the current readings of both clocks."""
     return Spent(time.perf_counter(), time.process_time())
 
 
 def since(began: Spent) -> Spent:
-    """Return what was spent."""
+    """Return the time spent since then."""
     seconds, processor = now()
     return Spent(seconds - began.seconds, processor - began.processor)
 
@@ -58,7 +58,7 @@ def median(each: Sequence[Spent]) -> Spent:
 
 
 def landing(notifications: int, rows: int, runs: int) -> dict[str, object]:
-    """Land, read and write in turn; return the line to print."""
+    """Land, read and write, alternating; return the line to print."""
     sent = Sent(notifications, rows)
     made, landed, read, bare = tables(sent), list[Spent](), list[Spent](), list[Spent]()
     collect_rarely()  # as the receive command does
@@ -68,15 +68,17 @@ def landing(notifications: int, rows: int, runs: int) -> dict[str, object]:
             bare.append(at_a_place(lambda place: write(place, made)))
             landed.append(at_a_place(lambda place: asyncio.run(spent_to_land(serving, place))))
     ours, reader, writer = map(median, (landed, read, bare))
-    told = {"landed": ours, "read": reader, "bare_write": writer}
+    measured = {"landed": ours, "read": reader, "bare_write": writer}
     return {
         "bench": "sqlitecloud-landing",
         "notifications": notifications,
         "rows_each": rows,
         "bytes_each": sum(map(len, frames(DISTINCT, rows))) // DISTINCT,
         "landed_per_second": round(notifications / ours.seconds),
-        "microseconds": {name: round(1e6 * each.seconds / notifications, 2) for name, each in told.items()},
-        "processor_microseconds": {name: round(1e6 * each.processor / notifications, 2) for name, each in told.items()},
+        "microseconds": {name: round(1e6 * each.seconds / notifications, 2) for name, each in measured.items()},
+        "processor_microseconds": {
+            name: round(1e6 * each.processor / notifications, 2) for name, each in measured.items()
+        },
         "ratio": round(reader.seconds / ours.seconds, 2),
         "processor_ratio": round(reader.processor / ours.processor, 2),
         "processor_ratio_with_bare_write": round((reader.processor + writer.processor) / ours.processor, 2),
@@ -86,23 +88,23 @@ def landing(notifications: int, rows: int, runs: int) -> dict[str, object]:
 
 
 async def spent_to_read(serving: Source) -> Spent:
-    """Hear all notifications, and drop them."""
+    """Receive all notifications, and discard them."""
     async with await connect(serving.address) as db:
         await db.listen_table(TABLE)
-        began, heard = now(), 0
+        began, received = now(), 0
         serving.send()
-        while heard < serving.sent.notifications:
-            heard += len(await db.next_notifications())
+        while received < serving.sent.notifications:
+            received += len(await db.next_notifications())
         return since(began)
 
 
 async def spent_to_land(serving: Source, place: Place) -> Spent:
-    """Receive all notifications, behind a snapshot, into a fresh table; all are committed by the end."""
+    """Receive all notifications, after a snapshot, into a new table; all are committed at the end."""
     receiver = SqliteCloudReceiver(feed_at(serving.address), rng=Random(1), clock=time.monotonic, environ={})
-    wanted, told = serving.sent.notifications, CapturingLogger()
-    log = structlog.wrap_logger(told, processors=[], wrapper_class=structlog.make_filtering_bound_logger("info"))
+    wanted, logger = serving.sent.notifications, CapturingLogger()
+    log = structlog.wrap_logger(logger, processors=[], wrapper_class=structlog.make_filtering_bound_logger("info"))
     async with landing_at(place, receiver, log) as sink:
-        await until(lambda: any(call.kwargs["event"] == "snapshot complete" for call in told.calls), "the snapshot")
+        await until(lambda: any(call.kwargs["event"] == "snapshot complete" for call in logger.calls), "the snapshot")
         before, began = sink.last, now()
         serving.send()
         await until(lambda: sink.last >= before + wanted, "all to land", seconds=LONGEST)
@@ -115,7 +117,7 @@ async def spent_to_land(serving: Source, place: Place) -> Spent:
 
 @asynccontextmanager
 async def landing_at(place: Place, receiver: Receiver, log: Any = LOG) -> AsyncIterator[BronzeSink]:
-    """Run a receiver into a fresh table, as settings are without any, until the block ends."""
+    """Run a receiver into a new table, with default settings, until the end of the block."""
     clock, rng = (lambda: time.time_ns() // 1000), Random(1)
     writer = BronzeWriter(place, "bench", token="bench")
     async with BronzeSink(writer, place, Commit(), clock=clock, rng=rng, log=log) as sink:
@@ -126,7 +128,7 @@ async def landing_at(place: Place, receiver: Receiver, log: Any = LOG) -> AsyncI
 
 
 def tables(sent: Sent) -> list[pa.Table]:
-    """Return the notifications as bronze rows, one table for each commit that the receiver makes of them at most."""
+    """Return the notifications as bronze rows, in tables of the maximum size of the receiver's commits."""
     made, whole = frames(DISTINCT, sent.rows), []
     every = [Frame(made[at % DISTINCT], Kind.DATA, Boundary.WHOLE, TABLE) for at in range(sent.notifications)]
     size = Commit().max_bytes // (sum(map(len, made)) // DISTINCT + FRAME_BYTES)
@@ -138,7 +140,7 @@ def tables(sent: Sent) -> list[pa.Table]:
 
 
 def write(place: Place, made: list[pa.Table]) -> Spent:
-    """Append the tables with `write_deltalake` as it comes, a transaction in each commit as bronze has it."""
+    """Append the tables with a default `write_deltalake`, with an app transaction per commit, as in bronze."""
     began, table = now(), DeltaTable.create(place.url, SCHEMA)
     for number, rows in enumerate(made):
         position = CommitProperties(app_transactions=[Transaction("bench", number)])
@@ -147,6 +149,6 @@ def write(place: Place, made: list[pa.Table]) -> Spent:
 
 
 def at_a_place(work: Callable[[Place], Spent]) -> Spent:
-    """Do work at a fresh place."""
+    """Do the work at a new place."""
     with tempfile.TemporaryDirectory(prefix="landing-") as folder:
         return work(Place(f"{folder}/bronze"))

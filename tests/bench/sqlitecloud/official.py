@@ -1,4 +1,4 @@
-"""Measures us beside the official Python client, at a pacing at which it loses nothing: over TLS, a frame a record."""
+"""Measures us against the official Python client, with a pacing at which it loses nothing: one frame per TLS record."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SCRIPT = Path(__file__).with_name("official_client.py")
 
 
 def official(notifications: int, runs: int) -> dict[str, object]:
-    """Let the official client hear and ours land, in turn; return the line to print."""
+    """Let the official client receive and ours land, alternating; return the line to print."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         try:
@@ -38,12 +38,12 @@ def official(notifications: int, runs: int) -> dict[str, object]:
 
 
 def beside(packages: Path, sent: Sent, runs: int) -> dict[str, object]:
-    """Measure with a client that is installed."""
+    """Measure with an installed official client."""
     notifications = sent.notifications
     theirs, busy, paced, landed = list[float](), list[float](), list[float](), list[float]()
     with source(replace(sent, joined=False)) as paced_source, source(sent) as fast_source:
         for _ in range(runs):
-            found = heard_by_official(packages, paced_source)
+            found = received_by_official(packages, paced_source)
             assert found["heard"] == notifications, found
             theirs.append(found["seconds"])
             busy.append(found["busy"] / found["seconds"])
@@ -63,8 +63,8 @@ def beside(packages: Path, sent: Sent, runs: int) -> dict[str, object]:
     }
 
 
-def heard_by_official(packages: Path, serving: Source) -> Any:
-    """Return what the client says: how many it heard, in how many seconds, of which it was busy in how many."""
+def received_by_official(packages: Path, serving: Source) -> Any:
+    """Return the client's output: the number of notifications, the seconds, and the busy seconds among them."""
     command = ["env", f"PYTHONPATH={packages}", sys.executable, str(_SCRIPT), serving.address, TABLE]
     with subprocess.Popen(
         [*command, str(serving.sent.notifications)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -1,4 +1,4 @@
-"""A server in a process of its own whose notifications are made beforehand: it sends them as fast as they are taken."""
+"""A server in its own process that sends prepared notifications as fast as clients read them."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer, t
 DATABASE, TABLE, KEY = "shop.db", "orders", ("id",)
 CREATED = f"CREATE TABLE {TABLE}(id INTEGER PRIMARY KEY, customer TEXT, total REAL, quantity INTEGER, note TEXT)"
 DISTINCT = 5_000
-"""Different notifications; more are repetitions."""
+"""Number of distinct notifications; more are repetitions."""
 
 _SENDERS = [f"e7bf6b2c-7f0a-4c53-9e1d-{number:012d}" for number in range(4)]
 _BLOCK = 1 << 18
-"""Bytes that are written at once, about, where frames are joined."""
+"""Approximate bytes per write if frames are joined."""
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What is sent each time.
+    """The notifications of one run.
 
     Args:
-        rows: In each notification.
-        joined: Many frames in one write; else each by itself, which over TLS the official client takes.
-        certificate: A PEM file, for TLS; what it is signed by is beside it, as `authority`.
+        rows: Rows per notification.
+        joined: Many frames per write; otherwise one, which over TLS suits the official client.
+        certificate: A PEM file, for TLS; its issuer's certificate is beside it: `authority`.
     """
 
     notifications: int
@@ -50,37 +50,37 @@ class Sent:
 
     @property
     def authority(self) -> Path | None:
-        """The PEM file to trust."""
+        """PEM file of the authority to trust."""
         return None if self.certificate is None else self.certificate.with_name("authority.pem")
 
 
 @dataclass(frozen=True)
 class Source:
-    """The server as its clients find it."""
+    """Handle of the server process."""
 
     port: int
     sent: Sent
-    _told: Connection
+    _pipe: Connection
 
     @property
     def address(self) -> str:
-        """What clients connect to."""
+        """Connection string for clients."""
         trust = "insecure=1" if self.sent.authority is None else f"root_certificate={self.sent.authority}"
         return f"sqlitecloud://u:p@127.0.0.1:{self.port}/{DATABASE}?{trust}"
 
     def send(self) -> None:
-        """Let the server send all of them to all that listen."""
-        self._told.send(True)
+        """Let the server send all notifications to all listeners."""
+        self._pipe.send(True)
 
 
 def feed_at(address: str) -> Feed:
-    """Return a feed of the table, with settings as they are without any."""
+    """Return a feed of the table with default settings."""
     return Feed("bench", "sqlitecloud", address, SqliteCloudOptions(), {TABLE: SqliteCloudTable()})
 
 
 @contextmanager
 def source(sent: Sent) -> Iterator[Source]:
-    """Run a server until the block ends."""
+    """Run a server until the end of the block."""
     ours, theirs = multiprocessing.Pipe()
     process = multiprocessing.get_context("spawn").Process(target=serve, args=(sent, theirs))
     process.start()
@@ -91,8 +91,8 @@ def source(sent: Sent) -> Iterator[Source]:
         process.join()
 
 
-def serve(sent: Sent, told: Connection) -> None:
-    """Serve an empty table, and send notifications of it as often as the parent asks. Runs in its own process."""
+def serve(sent: Sent, pipe: Connection) -> None:
+    """Serve an empty table, and send its notifications as often as the parent requests. Runs in its own process."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     made = frames(DISTINCT, sent.rows)
     every = [made[number % DISTINCT] for number in range(sent.notifications)]
@@ -107,15 +107,15 @@ def serve(sent: Sent, told: Connection) -> None:
         database.close()
         with SqliteCloudServer.start({DATABASE: file}, tls=tls, behaviour=behaviour) as server:
             listeners = server.own_session(DATABASE).served.listeners
-            told.send(server.port)
-            while told.recv():
+            pipe.send(server.port)
+            while pipe.recv():
                 (subscriber,) = listeners._subscribers_of(Topic(TABLE, DATABASE))
                 for block in written:
                     subscriber.deliver(block)
 
 
 def frames(count: int, rows: int) -> list[bytes]:
-    """Return notifications as they are on the wire, each of some changed rows: 6 in 10 updated, 3 new, 1 deleted."""
+    """Return encoded notifications, each of some changed rows: 6 in 10 updated, 3 inserted, 1 deleted."""
     chance = Random(11)
     made = []
     for number in range(count):
@@ -126,7 +126,7 @@ def frames(count: int, rows: int) -> list[bytes]:
 
 
 def changed(chance: Random, key: int) -> RowChange:
-    """Return one change of a row."""
+    """Return a random change of a row."""
     drawn, total = chance.random(), round(chance.uniform(1, 500), 2)
     if drawn < 0.1:
         return RowChange("DELETE", {}, (key,))
@@ -138,6 +138,6 @@ def changed(chance: Random, key: int) -> RowChange:
 
 
 def blocks(every: list[bytes]) -> list[bytes]:
-    """Return frames joined, so that sending them costs next to nothing."""
+    """Return the frames joined into blocks, so that sending costs almost nothing."""
     size = max(1, _BLOCK * len(every) // sum(map(len, every)))
     return [b"".join(every[at : at + size]) for at in range(0, len(every), size)]

@@ -1,4 +1,4 @@
-"""Measures how long after its COMMIT a change stands in silver, against a bare MERGE of the same rows."""
+"""Measures the time from COMMIT until a change is in silver, against a bare MERGE of the same rows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _MERGED = (
 
 
 def visible(rows: int, runs: int) -> dict[str, object]:
-    """Commit and merge in turn; return the line to print."""
+    """Commit and merge, alternating; return the line to print."""
     folder = Path(tempfile.mkdtemp(prefix="silverfold-bench-"))
     settings = settings_at(folder)
     spark = start_spark(settings, app="bench")
@@ -74,7 +74,7 @@ def visible(rows: int, runs: int) -> dict[str, object]:
 async def measured(
     spark: SparkSession, settings: Settings, feed: Feed, rows: int, runs: int
 ) -> tuple[list[float], list[float]]:
-    """Return the seconds until each commit stood in silver, and those of each MERGE."""
+    """Return the seconds until each commit was in silver, and those of each MERGE."""
     silver, bare = Places(settings.warehouse).silver(feed.name, TABLE).url, f"{settings.warehouse}/bare"
     session, ours, limit = spark.newSession(), list[float](), list[float]()
     session.conf.set("spark.sql.adaptive.enabled", "false")
@@ -96,7 +96,7 @@ async def measured(
 
 
 async def committed(db: Client, session: SparkSession, silver: str, turn: int) -> float:
-    """Change rows all over the table; return the seconds from the answer to COMMIT until silver shows them."""
+    """Change rows across the table; return the seconds from the answer to COMMIT until silver has them."""
     before = DeltaTable(silver).version()
     await db.exec("BEGIN")
     await db.exec(_CHANGED, turn, CHANGED, turn)
@@ -106,7 +106,7 @@ async def committed(db: Client, session: SparkSession, silver: str, turn: int) -
 
 
 def wait_for(session: SparkSession, silver: str, quantity: int, count: int, version: int) -> float:
-    """Return when there was a version, from the given one on, in which so many rows had the quantity."""
+    """Return when the first version, from the given one on, had ``count`` rows with the quantity."""
     deadline = time.perf_counter() + _PATIENCE
     while time.perf_counter() < deadline:
         if DeltaTable.is_deltatable(silver) and DeltaTable(silver).version() >= version:
@@ -121,7 +121,7 @@ def wait_for(session: SparkSession, silver: str, quantity: int, count: int, vers
 
 @contextmanager
 def receiving(feed: Feed, settings: Settings) -> Iterator[None]:
-    """Run the receiver in a process of its own until the block ends."""
+    """Run the receiver in its own process until the end of the block."""
     process = multiprocessing.get_context("spawn").Process(target=received, args=(feed.address, settings))
     process.start()
     try:
@@ -132,14 +132,14 @@ def receiving(feed: Feed, settings: Settings) -> Iterator[None]:
 
 
 def received(address: str, settings: Settings) -> None:
-    """Receive until a signal comes."""
+    """Receive until signalled to stop."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     asyncio.run(until_stopped([(CONNECTOR, feed_at(address))], settings))
 
 
 @contextmanager
 def building(spark: SparkSession, settings: Settings, feed: Feed) -> Iterator[None]:
-    """Run the build that follows bronze, in a thread, until the block ends."""
+    """Run the build that follows bronze in a thread until the end of the block."""
     stop = threading.Event()
 
     def build() -> None:

@@ -1,4 +1,4 @@
-"""Measures webhooks that are answered once landed, against a bare HTTP server that reads a body and answers."""
+"""Measures webhooks answered once landed, against a bare HTTP server that reads the body and answers."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ Serving = Callable[[], AbstractAsyncContextManager[object]]
 
 
 def webhooks(requests: int, connections: int, runs: int) -> dict[str, object]:
-    """Serve both in turn; return the line to print."""
+    """Run both servers, alternating; return the line to print."""
     ours, bare = list[Spent](), list[Spent]()
     os.environ[_SECRET_IS_IN] = SECRET
     collect_rarely()
-    told, theirs = multiprocessing.Pipe()
+    pipe, theirs = multiprocessing.Pipe()
     port = free_port()
     sender = multiprocessing.get_context("spawn").Process(target=post, args=(requests, connections, port, theirs))
     sender.start()
     for _ in range(runs):
-        bare.append(asyncio.run(served(lambda: bare_server(port), told)))
-        ours.append(at_a_place(lambda place: asyncio.run(served(lambda: receiving(place, port), told))))
-    told.send(False)
+        bare.append(asyncio.run(served(lambda: bare_server(port), pipe)))
+        ours.append(at_a_place(lambda place: asyncio.run(served(lambda: receiving(place, port), pipe))))
+    pipe.send(False)
     sender.join()
     mine, limit = median(ours), median(bare)
     return {
@@ -60,19 +60,19 @@ def webhooks(requests: int, connections: int, runs: int) -> dict[str, object]:
     }
 
 
-async def served(serving: Serving, told: Connection) -> Spent:
-    """Return what is spent until all requests are answered."""
+async def served(serving: Serving, pipe: Connection) -> Spent:
+    """Return the time spent until all requests are answered."""
     async with serving():
-        await asyncio.sleep(0.2)  # it listens by then
+        await asyncio.sleep(0.2)  # until it listens
         began = now()
-        told.send(True)
-        await asyncio.to_thread(told.recv)
+        pipe.send(True)
+        await asyncio.to_thread(pipe.recv)
         return since(began)
 
 
 @asynccontextmanager
 async def receiving(place: Place, port: int) -> AsyncIterator[None]:
-    """Serve with the receiver, which lands in a fresh table."""
+    """Serve with the receiver, which lands in a new table."""
     table = WebhookTable(source=TABLE, keys=["id"], types={"id": "bigint"})
     options = WebhookOptions(database=DATABASE, secret=Secret(env=_SECRET_IS_IN), header=HEADER)
     feed = Feed("bench", "sqlitecloud_webhooks", f"127.0.0.1:{port}", options, {TABLE: table})
@@ -82,7 +82,7 @@ async def receiving(place: Place, port: int) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def bare_server(port: int) -> AsyncIterator[None]:
-    """Serve with what reads the body and answers."""
+    """Serve with a bare handler that reads the body and answers."""
 
     async def answered(request: web.Request) -> web.Response:
         await request.read()
@@ -97,17 +97,17 @@ async def bare_server(port: int) -> AsyncIterator[None]:
     await runner.cleanup()
 
 
-def post(count: int, connections: int, port: int, told: Connection) -> None:
-    """Post prepared requests over so many connections, as often as the parent asks. Runs in its own process."""
+def post(count: int, connections: int, port: int, pipe: Connection) -> None:
+    """Post prepared requests over several connections, as often as the parent requests. Runs in its own process."""
     orders, signing = Orders(seed=1, action="http://127.0.0.1/"), Signing(HEADER)
     requests = [request(orders.change(), signing, port) for _ in range(count)]
-    while told.recv():
+    while pipe.recv():
         asyncio.run(posted([requests[each::connections] for each in range(connections)], port))
-        told.send(True)
+        pipe.send(True)
 
 
 def request(body: bytes, signing: Signing, port: int) -> bytes:
-    """Return a request as it is on the wire."""
+    """Return an encoded request."""
     head = [
         "POST / HTTP/1.1",
         f"Host: 127.0.0.1:{port}",
@@ -119,7 +119,7 @@ def request(body: bytes, signing: Signing, port: int) -> bytes:
 
 
 async def posted(shares: list[list[bytes]], port: int) -> None:
-    """Post each share over a connection of its own, one request after another."""
+    """Post each share over its own connection, one request after another."""
 
     async def one(share: list[bytes]) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -29,8 +29,8 @@ def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def frames(*bodies: bytes, first: int = 0) -> pa.RecordBatch:
-    told = [{"frame_seq": first + at, "body": body} for at, body in enumerate(bodies)]
-    return pa.RecordBatch.from_pylist(told, FRAMES)
+    rows = [{"frame_seq": first + at, "body": body} for at, body in enumerate(bodies)]
+    return pa.RecordBatch.from_pylist(rows, FRAMES)
 
 
 def test_a_frame_at_which_a_decoder_fails_is_named_and_the_others_are_decoded_once():

@@ -54,11 +54,11 @@ def test_a_peer_is_slowed_down_by_a_reader_that_does_not_read():
     async def run():
         async with connected(serve) as connection:
             await asyncio.sleep(0.3)
-            waiting = len(connection.arrived())
-            return waiting, waiting + len(await read_all(connection))
+            buffered = len(connection.arrived())
+            return buffered, buffered + len(await read_all(connection))
 
-    waiting, total = asyncio.run(run())
-    assert MOST_UNREAD < waiting <= MOST_UNREAD + (1 << 18)
+    buffered, total = asyncio.run(run())
+    assert MOST_UNREAD < buffered <= MOST_UNREAD + (1 << 18)
     assert total == 64 << 20
 
 
@@ -99,13 +99,13 @@ def test_a_peer_that_is_silent_for_too_long_counts_as_lost():
 
     async def run():
         async with connected(serve, silent_after=0.3) as connection:
-            heard = b""
-            while len(heard) < 20:
+            received = b""
+            while len(received) < 20:
                 with contextlib.suppress(TimeoutError):
-                    heard += await connection.read(timeout=0.05)
+                    received += await connection.read(timeout=0.05)
             with pytest.raises(SourceUnavailable, match="the peer sent nothing for"):
                 await connection.read(timeout=10)
-            return heard
+            return received
 
     assert asyncio.run(run()) == b"tick " * 4
 

@@ -212,15 +212,15 @@ def test_only_what_the_snapshot_itself_adds_is_a_version_of_the_snapshot(
     spark: SparkSession, one_cut: tuple[Built, Cut], where: str
 ):
     built, cut = one_cut
-    settled_first = replace(cut, replaces=True, snapshot_end=9)
-    settled_last = replace(cut, replaces=True, snapshot_end=15)
+    early = replace(cut, replaces=True, snapshot_end=9)
+    late = replace(cut, replaces=True, snapshot_end=15)
     decoder, frames, context = decoded(built, cut, where)
     inserting = {
         snapshot_end.snapshot_end: {
             row.op
             for row in decoder.versions(frames, context, snapshot_end, built.feed.tables["t"]).dataframe().collect()
         }
-        for snapshot_end in (settled_first, settled_last)
+        for snapshot_end in (early, late)
     }
 
     assert inserting == {
@@ -245,7 +245,7 @@ def test_a_survey_finds_the_first_bad_frame_and_no_bounds_of_keys_in_wide_ranges
         changes=4 + 2 + 2 + 3 + 1,
         bounds={},
         wide_ranges=1,
-        notes={},
+        counters={},
     )
 
 

@@ -66,7 +66,7 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_bytes_land_as_a_mark_after_all_that_was_good_and_end_the_epoch(name):
-    wire, kept, error_class, reason, stream = BAD[name]
+    wire, retained, error_class, reason, stream = BAD[name]
     epoch = subscribed()
     frames = epoch.receive(sent(*update(2)) + wire)
     assert outline(frames)[:3] == [
@@ -75,10 +75,10 @@ def test_bad_bytes_land_as_a_mark_after_all_that_was_good_and_end_the_epoch(name
         ("trades", "data", "end"),
     ]
     bad = frames[-1]
-    told = json.loads(bad.body)
-    assert (told["mark"], told["error_class"], bad.stream) == ("bad frame", error_class, stream)
-    assert reason in told["reason"]
-    assert told["body"] == b64encode(kept).decode()
+    details = json.loads(bad.body)
+    assert (details["mark"], details["error_class"], bad.stream) == ("bad frame", error_class, stream)
+    assert reason in details["reason"]
+    assert details["body"] == b64encode(retained).decode()
     assert epoch.error.stream == stream
     assert epoch.error.retryable
 

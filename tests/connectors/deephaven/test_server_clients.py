@@ -23,7 +23,7 @@ from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 from silverfold.connectors.deephaven.server.workload import Changer
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from tests.support.deephaven_peer import PATIENCE, Peer
-from tests.support.waiting import wait_until
+from tests.support.polling import wait_until
 
 BOTH = SubscribeMode.SNAPSHOT_WITH_UPDATES
 TEXT = "x" * 1000

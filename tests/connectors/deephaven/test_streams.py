@@ -34,7 +34,7 @@ class Seen:
     modified: set[int] = field(default_factory=set)
     removed: set[int] = field(default_factory=set)
 
-    def plain(self) -> dict[str, list[int]]:
+    def to_dict(self) -> dict[str, list[int]]:
         return {"added": sorted(self.added), "modified": sorted(self.modified), "removed": sorted(self.removed)}
 
 
@@ -48,10 +48,10 @@ class Recorder(Listener):
 
     def on_end_table_update(self, subscription_id: int) -> None:
         seen = self.open.pop(subscription_id)
-        self.updates.append({"subscriptionId": subscription_id, "snapshot": seen.snapshot} | seen.plain())
+        self.updates.append({"subscriptionId": subscription_id, "snapshot": seen.snapshot} | seen.to_dict())
 
     def on_void_table_update(self, subscription_id: int) -> None:
-        self.void.append({"subscriptionId": subscription_id} | self.open.pop(subscription_id).plain())
+        self.void.append({"subscriptionId": subscription_id} | self.open.pop(subscription_id).to_dict())
 
     def on_rows_added(self, subscription_id: int, column_id: int, row_keys: Longs, values: pa.Array) -> None:
         self.open[subscription_id].added.update(row_keys.tolist())
@@ -231,9 +231,9 @@ def test_a_column_that_was_not_announced_so_is_refused(body: bytes, text: str) -
 def test_a_listener_that_overrides_nothing_is_told_everything() -> None:
     notifier = Notifier(Listener())
 
-    told = [
+    notified = [
         notifier.notify(event, session.roles)
         for event, session in events_of(VECTORS["stream-two-subscriptions-torn-update"].octets, 1 << 20)
     ]
 
-    assert len(told) == 19
+    assert len(notified) == 19

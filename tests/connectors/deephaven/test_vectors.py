@@ -38,10 +38,10 @@ def drain(cutter: FrameCutter) -> list[bytes]:
     return list(iter(cutter.next_body, None))
 
 
-def plain(values: list[Any]) -> list[Any]:
+def normalized(values: list[Any]) -> list[Any]:
     """NaN as the vectors write it."""
     if isinstance(values, list):
-        return [plain(value) for value in values]
+        return [normalized(value) for value in values]
     return "NaN" if isinstance(values, float) and math.isnan(values) else values
 
 
@@ -57,7 +57,7 @@ def raw_values(vector: Vector) -> list[Any]:
         assert isinstance(raw.elements, Fixed)
         units = [None if unit == 0xFFFE else unit for unit in raw.elements.values.tolist()]
         return [[units.pop(0) for _ in range(count)] for count in raw.counts.tolist()]
-    return plain(decode_column(builtin_roles(), vector.body).values.to_pylist())
+    return normalized(decode_column(builtin_roles(), vector.body).values.to_pylist())
 
 
 def encodable(vector: Vector) -> list[Any]:

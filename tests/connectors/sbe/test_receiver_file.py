@@ -24,8 +24,8 @@ from silverfold.connectors.wire.framing.writer import FrameWriter
 from silverfold.pipelines.landing.bronze import read_frames
 from silverfold.pipelines.landing.receiving import receive
 from silverfold.pipelines.places import Places
+from tests.support.polling import until
 from tests.support.sbe_receiving import SECURITIES, STREAM, TEXT, Sink, epoch, feed_of, receiver
-from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def test_a_file_that_is_not_what_was_read_ends_the_epoch_and_a_message_that_it_l
     assert isinstance(ended, SourceUnavailable)
     assert str(ended).endswith(why)
     assert sink.bodies == SECURITIES[:3]
-    assert [details for _, details in sink.told()] == [
+    assert [details for _, details in sink.mark_details()] == [
         {"mark": "part of a message", "level": "warning", "offset": 142, "left": 8}
     ]
 
@@ -266,7 +266,7 @@ def test_a_schema_that_is_replaced_ends_the_epoch_of_a_file_at_rest_and_the_next
 
     assert sink.bodies == SECURITIES
     assert [frame.body for frame in sink.frames if frame.kind == "control"] == [TEXT, newer]
-    ((_, changed),) = sink.told()
+    ((_, changed),) = sink.mark_details()
     assert (changed["mark"], changed["version_before"], changed["version"]) == ("schema changed", 1, 2)
 
 

@@ -132,7 +132,7 @@ def test_an_included_schema_is_read_once_where_the_job_is_written(frames: DataFr
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "expected"),
     [
         ({"template": "Trade"}, "template: found 'Trade', allowed: one of Quote"),
         ({"column": "body"}, "column: found 'body', allowed: a binary column"),
@@ -141,10 +141,10 @@ def test_an_included_schema_is_read_once_where_the_job_is_written(frames: DataFr
         ({}, "keep: found 'code', allowed: columns that the result lacks, or the result in a struct"),
     ],
 )
-def test_what_was_asked_for_in_vain_is_named(frames: DataFrame, wrong: dict[str, Any], told: str):
-    asked = {"template": "Quote", "column": "payload"} | wrong
+def test_what_was_asked_for_in_vain_is_named(frames: DataFrame, wrong: dict[str, Any], expected: str):
+    options = {"template": "Quote", "column": "payload"} | wrong
 
     with pytest.raises(ConfigError) as caught:
-        decode(frames.withColumn("CODE", F.lit(1)), GOLDEN / "sample.xml", **asked)
+        decode(frames.withColumn("CODE", F.lit(1)), GOLDEN / "sample.xml", **options)
 
-    assert str(caught.value).endswith(told)
+    assert str(caught.value).endswith(expected)

@@ -17,13 +17,13 @@ from tests.support.sqlitecloud_notices import described, vectors
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TOLD = (
+CHOSEN = (
     "rows-of-an-earlier-epoch-go",
     "key-change-full-update-before-snapshot",
     "swap-through-third-key",
     "composite-key",
 )
-CAPTURES = {vector["id"]: vector for vector in vectors("captures") if vector["id"] in TOLD}
+CAPTURES = {vector["id"]: vector for vector in vectors("captures") if vector["id"] in CHOSEN}
 
 
 class Capture:
@@ -62,9 +62,9 @@ def test_captures_end_as_the_source_in_one_build_and_in_several(spark: SparkSess
     tables = {capture.name: {"types": capture.types} for capture in captures} | {"said": {"channel": "c"}}
     feeds = {name: SqliteCloudFeed(tmp_path / name, tables) for name in ("at_once", "in_parts")}
     earlier = [frame for each in captures if len(each.epochs) > 1 for frame in each.frames(each.epochs[0])]
-    said = notified({"channel": "c", "type": "MESSAGE", "payload": "hello"})
+    message = notified({"channel": "c", "type": "MESSAGE", "payload": "hello"})
     for name, feed in feeds.items():
-        feed.connect(*earlier, said)
+        feed.connect(*earlier, message)
         if name == "in_parts":
             assert feed.build(spark) == {}
         feed.connect()
@@ -188,10 +188,10 @@ def test_a_history_is_not_gone_on_with_as_it_is_read_otherwise_though_a_snapshot
     full = SqliteCloudFeed(warehouse, tables, {"update_columns": "full"}, epoch=1)
     full.connect(*snapshot_begins(foo), selected(foo, [[1, 6, "x"]]), snapshot_ends(foo))
 
-    told = "update_columns is full, the table was built with partial"
+    reason = "update_columns is full, the table was built with partial"
     assert (
-        str(full.build(spark)["foo"]) == f"foo: {told}: put that back, or run silverfold rebuild {full.feed.name} foo"
+        str(full.build(spark)["foo"]) == f"foo: {reason}: put that back, or run silverfold rebuild {full.feed.name} foo"
     )
-    assert verify_history(full.places, CONNECTOR, full.feed, "foo").reason == told
+    assert verify_history(full.places, CONNECTOR, full.feed, "foo").reason == reason
     assert partial.build(spark) == {}
     assert verify_history(partial.places, CONNECTOR, partial.feed, "foo").verdict is Verdict.EQUAL

@@ -14,7 +14,7 @@ from silverfold.connectors.sqlitecloud.protocol.encode import encode_error
 from silverfold.connectors.sqlitecloud.protocol.messages import ServerError
 from tests.support.certificates import expired, of_a_stranger, server_of, trusted_file
 from tests.support.scsp_peer import OK, SECRET, TICKET, UUID, Peer
-from tests.support.sqlitecloud_client import chunk, run, saying, take
+from tests.support.sqlitecloud_client import chunk, run, take, writing
 
 
 def test_a_wrong_password_is_refused_and_not_repeated_in_the_error():
@@ -43,7 +43,7 @@ def test_nothing_is_sent_to_a_server_whose_certificate_is_not_to_be_trusted(cert
 
     with pytest.raises(UntrustedSource, match=reason):
         run(peer, use, tls=certificate(), query=f"&root_certificate={trusted_file(tmp_path)}")
-    assert peer.asked == []
+    assert peer.commands == []
 
 
 def test_any_certificate_will_do_when_it_is_not_to_be_verified():
@@ -76,7 +76,7 @@ def test_no_second_connection_is_opened_without_a_ticket_that_is_one(ticket):
             await db.listen("c")
 
     run(peer, use)
-    assert not any(asked.startswith("PAUTH") for asked in peer.asked)
+    assert not any(command.startswith("PAUTH") for command in peer.commands)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_comes_unasked_is_not_taken_for_the_answer_to_what_is_asked_next(un
             await db.exec("second")
 
     run(peer, use)
-    assert peer.asked[-1] == "first"
+    assert peer.commands[-1] == "first"
 
 
 def test_a_server_that_stops_in_a_frame_is_given_up_in_time():
@@ -129,12 +129,12 @@ def test_a_server_that_stops_in_a_frame_is_given_up_in_time():
 def test_a_server_that_stops_in_a_notification_is_given_up_in_time():
     async def use(db):
         await db.listen("c")
-        heard = await take(db, 1)
+        received = await take(db, 1)
         with pytest.raises(SourceUnavailable, match=r"did not come to its end within 0\.1 s"):
             await take(db, 1)
-        return heard[0].text
+        return received[0].text
 
-    assert run(Peer(says=saying(b"#5 whole#5 hal")), use, frame_timeout=0.1) == b"whole"
+    assert run(Peer(on_pubsub=writing(b"#5 whole#5 hal")), use, frame_timeout=0.1) == b"whole"
 
 
 def test_a_server_that_does_not_answer_is_given_up_in_time():
@@ -151,18 +151,18 @@ def test_a_server_that_does_not_answer_is_given_up_in_time():
 def test_notifications_before_a_bad_one_are_heard_and_then_the_session_is_over():
     async def use(db):
         await db.listen("c")
-        heard = await take(db, 2)
+        received = await take(db, 2)
         with pytest.raises(RemoteProtocolError, match="unexpected_frame"):
             await take(db, 1)
         with pytest.raises(RemoteProtocolError, match="unexpected_frame"):
             await db.ping()
-        return [notification.text for notification in heard], [bad.frame for bad in db.bad_frames]
+        return [notification.text for notification in received], [bad.frame for bad in db.bad_frames]
 
-    assert run(Peer(says=saying(b"#1 a#1 b:42 #1 c")), use) == ([b"a", b"b"], [b":42 #1 c"])
+    assert run(Peer(on_pubsub=writing(b"#1 a#1 b:42 #1 c")), use) == ([b"a", b"b"], [b":42 #1 c"])
 
 
 def test_the_end_of_the_pubsub_connection_ends_what_is_asked_on_the_main_one():
-    async def says(writer):
+    async def write(writer):
         writer.write(b"#4 last")
         await asyncio.sleep(0.02)
         writer.close()
@@ -174,12 +174,12 @@ def test_the_end_of_the_pubsub_connection_ends_what_is_asked_on_the_main_one():
         await db.listen("c")
         with pytest.raises(SourceUnavailable, match="closed the pub/sub connection"):
             await db.exec("never")
-        heard = await take(db, 1)
+        received = await take(db, 1)
         with pytest.raises(SourceUnavailable, match="closed the pub/sub connection"):
             await take(db, 1)
-        return heard[0].text
+        return received[0].text
 
-    assert run(Peer({"never": lambda statement: never}, says=says), use) == b"last"
+    assert run(Peer({"never": lambda statement: never}, on_pubsub=write), use) == b"last"
 
 
 def test_the_end_of_the_main_connection_ends_hearing_after_what_had_come():
@@ -191,9 +191,9 @@ def test_the_end_of_the_main_connection_ends_hearing_after_what_had_come():
         await db.listen("c")
         with pytest.raises(SourceUnavailable, match="closed the main connection"):
             await db.exec("leave")
-        heard = await take(db, 1)
+        received = await take(db, 1)
         with pytest.raises(SourceUnavailable, match="closed the main connection"):
             await take(db, 1)
-        return heard[0].text
+        return received[0].text
 
-    assert run(Peer({"leave": lambda statement: leave}, says=saying(b"#4 last")), use) == b"last"
+    assert run(Peer({"leave": lambda statement: leave}, on_pubsub=writing(b"#4 last")), use) == b"last"

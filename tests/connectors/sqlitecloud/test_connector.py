@@ -31,9 +31,9 @@ def test_a_table_is_a_state_and_a_channel_a_log_of_what_was_said() -> None:
     shop = feed(tables={"foo": {}, "orders": {"source": "Order"}, "said": {"channel": "foo"}})
     streams = {name: CONNECTOR.stream(shop, name) for name in shop.tables}
     assert streams == {"foo": "foo", "orders": "Order", "said": "notify:foo"}
-    table, said = shop.tables["orders"], shop.tables["said"]
+    table, channel = shop.tables["orders"], shop.tables["said"]
     assert (CONNECTOR.has_snapshots(table), CONNECTOR.table_kind(table)) == (True, TableKind.STATE)
-    assert (CONNECTOR.has_snapshots(said), CONNECTOR.table_kind(said)) == (False, TableKind.APPEND)
+    assert (CONNECTOR.has_snapshots(channel), CONNECTOR.table_kind(channel)) == (False, TableKind.APPEND)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def logged(*bodies: bytes) -> list[dict[str, Any]]:
     return [row for batch in LOG.changes(list(range(len(bodies))), list(bodies)) for row in batch.to_pylist()]
 
 
-def plainly(body: bytes) -> list[tuple[Any, ...]] | None:
+def reference_rows(body: bytes) -> list[tuple[Any, ...]] | None:
     reader = SqliteCloudReferenceReader("log:foo", SETTINGS, SqliteCloudOptions())
     try:
         return [(change.op, change.key, change.row) for change in reader.changes(1, [(0, body)])]
@@ -36,8 +36,8 @@ def plainly(body: bytes) -> list[tuple[Any, ...]] | None:
         return None
 
 
-def assert_as_read_plainly(body: bytes) -> None:
-    found, expected = logged(body), plainly(body)
+def assert_as_reference(body: bytes) -> None:
+    found, expected = logged(body), reference_rows(body)
     if expected is None:
         assert [row["row"] for row in found] == [None]
         assert found[0]["error"]["error_class"]
@@ -52,9 +52,9 @@ def test_a_change_is_a_row_with_its_sender_and_what_was_sent_in_json() -> None:
         {"type": "UPDATE", "id": 15, "col1": None, "pv": [14]},
         {"type": "UPDATE", "id": 15, "col1": {"a": [1, {}]}, "pv": [15]},
     ]
-    said = {"sender": "b7a9", "channel": "foo", "type": "TABLE", "pk": ["id"], "payload": entries}
+    notification = {"sender": "b7a9", "channel": "foo", "type": "TABLE", "pk": ["id"], "payload": entries}
 
-    found = logged(framed(json.dumps(said)))
+    found = logged(framed(json.dumps(notification)))
 
     names = ("sender", "op", "key", "old_key", "columns")
     assert [row["row"] for row in found] == [
@@ -67,13 +67,13 @@ def test_a_change_is_a_row_with_its_sender_and_what_was_sent_in_json() -> None:
         ]
     ]
     assert [row["ordinal"] for row in found] == [0, 1, 2, 3]
-    assert_as_read_plainly(framed(json.dumps(said)))
+    assert_as_reference(framed(json.dumps(notification)))
 
 
 @pytest.mark.parametrize("vector", PAYLOADS, ids=[vector["id"] for vector in PAYLOADS])
 def test_every_payload_is_logged_as_it_is_read_plainly(vector: dict[str, Any]) -> None:
     text = bytes.fromhex(vector["hex"]) if "hex" in vector else vector["text"].encode()
-    assert_as_read_plainly(b"#%d %s" % (len(text), text))
+    assert_as_reference(b"#%d %s" % (len(text), text))
 
 
 VALUES = st.sampled_from([None, True, 0, 1, 1.0, -0.0, 2**53 + 1, 1e300, "x", "1", "é\ud800", [1], {"a": 1}])
@@ -88,8 +88,8 @@ ENTRIES = st.fixed_dictionaries(
 def test_any_notification_is_logged_as_it_is_read_plainly(
     entries: list[dict[str, Any]], keys: list[str], sender: object
 ) -> None:
-    said = {"sender": sender, "channel": "foo", "type": "TABLE", "pk": keys, "payload": entries}
-    assert_as_read_plainly(encode_json(json.dumps(said)))
+    notification = {"sender": sender, "channel": "foo", "type": "TABLE", "pk": keys, "payload": entries}
+    assert_as_reference(encode_json(json.dumps(notification)))
 
 
 def test_a_log_is_of_no_rows_of_the_table() -> None:
@@ -112,7 +112,7 @@ def test_notifications_land_once_more_for_the_log_also_of_a_table_of_which_there
         else:
             await at.until(lambda: at.sink.marks("listening"), "listening")
         await at.db.exec("INSERT INTO foo VALUES (1, 'x', NULL)")
-        await at.heard("log:foo", 1)
+        await at.await_notifications("log:foo", 1)
         return at.sink
 
     sink = run(use, path, tables, all_tables=all_tables)

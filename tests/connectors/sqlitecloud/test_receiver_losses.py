@@ -18,9 +18,9 @@ from silverfold.connectors.sqlitecloud.receiver import capture_tasks
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
-from tests.support.scsp_peer import OK, TICKET, Peer, scripted, spelt
+from tests.support.polling import until
+from tests.support.scsp_peer import OK, TICKET, Peer, bound_text, scripted
 from tests.support.sqlitecloud_receiving import Sink, database, receiver_at, receiving, stored, url
-from tests.support.waiting import until
 
 XINFO = Rowset(
     tuple(map(Column, ("name", "type", "notnull", "pk", "hidden"))),
@@ -168,8 +168,8 @@ def test_a_table_that_cannot_be_read_is_told_and_the_others_are_read(made, reaso
 
     path = database(tmp_path, "CREATE TABLE foo(id INTEGER PRIMARY KEY, a)", *made)
     sink = run(use, path, {"bar": SqliteCloudTable(), "foo": SqliteCloudTable()}, canary_seconds=0.2)
-    told = sink.marks("table left out", "bar")[0]
-    assert (told["level"], told["reason"].partition(":")[0]) == ("warning", reason)
+    mark = sink.marks("table left out", "bar")[0]
+    assert (mark["level"], mark["reason"].partition(":")[0]) == ("warning", reason)
     assert sink.folded("bar") == [{"id": 1, "a": "x"}]
 
 
@@ -196,12 +196,12 @@ def test_a_table_that_may_not_be_listened_to_is_left_out_and_the_others_are_read
     empty = encode_rowset(Rowset((Column("id"), Column("a")), []))
 
     def listened(statement):
-        return refuse if "'bar'" in spelt(statement) else TICKET
+        return refuse if "'bar'" in bound_text(statement) else TICKET
 
     peer = Peer({"SELECT name, type": encode_rowset(XINFO), "LISTEN": listened, "SELECT": empty})
     tables = {"bar": SqliteCloudTable(), "foo": SqliteCloudTable()}
     sink = receive_from(peer, lambda sink: sink.marks("snapshot complete", "foo"), tables=tables)
-    assert [told["reason"] for told in sink.marks("table left out", "bar")] == ["10005: no rights"]
+    assert [mark["reason"] for mark in sink.marks("table left out", "bar")] == ["10005: no rights"]
 
 
 def test_a_table_that_is_dropped_and_made_anew_is_read_again_when_all_are_wanted(tmp_path):
@@ -256,7 +256,7 @@ def test_attempts_that_are_void_again_and_again_are_reported_and_go_on():
     assert sink.marks("snapshot void")[0]["reason"] == "1: no such function: f"
 
 
-def receive_from(peer, enough, says=(), **options):
+def receive_from(peer, enough, script=(), **options):
     """Receive from a scripted peer until enough has landed; the fence channel answers itself."""
 
     async def running():
@@ -265,9 +265,9 @@ def receive_from(peer, enough, says=(), **options):
             task = asyncio.create_task(
                 receiver_at(address, fence=False, settle_seconds=0.02, **options).run(sink, Resume(1))
             )
-            for meets, frame in says:
+            for meets, frame in script:
                 await until(lambda meets=meets: meets(sink), "the moment to say more", work=task)
-                peer.say(frame)
+                peer.notify(frame)
             await until(lambda: enough(sink), "enough to land", work=task)
             task.cancel()
             await asyncio.wait([task])
@@ -276,14 +276,14 @@ def receive_from(peer, enough, says=(), **options):
     return asyncio.run(running())
 
 
-def said(**members):
+def notification(**members):
     return json.dumps({"sender": "0", **members}).encode()
 
 
 @pytest.mark.parametrize(
     ("text", "landed"),
     [
-        (said(channel="foo", channel_type="TABLE", sqlite_pk_name=["id"]), ["data, whole", "bad notification"]),
+        (notification(channel="foo", channel_type="TABLE", sqlite_pk_name=["id"]), ["data, whole", "bad notification"]),
         (b"no JSON", ["data, whole"]),
     ],
     ids=["of the table", "of nobody knows what"],
@@ -300,7 +300,7 @@ def test_a_notification_that_cannot_be_decoded_lands_and_the_table_is_read_again
     again = ["control", "snapshot begin, begin", "snapshot, inside", "snapshot complete, end"]
     assert sink.outline("foo") == [*first, *landed, "snapshot due", *again]
     assert len(sink.marks("bad frame")) == (text == b"no JSON")
-    assert len([asked for asked in peer.asked if asked.startswith("AUTH")]) == 1
+    assert len([command for command in peer.commands if command.startswith("AUTH")]) == 1
 
 
 LYING = b"%21 5 99 *0 0:1 1 1 \x40+1 a"
@@ -321,7 +321,7 @@ LYING = b"%21 5 99 *0 0:1 1 1 \x40+1 a"
 )
 def test_what_is_no_frame_ends_the_epoch_and_what_came_before_has_landed(octets, selected, reason):
     row = {"sqlite_type": "INSERT", "id": 1}
-    good = said(channel="foo", channel_type="TABLE", sqlite_pk_name=["id"], payload=[row])
+    good = notification(channel="foo", channel_type="TABLE", sqlite_pk_name=["id"], payload=[row])
     rows = octets if selected else encode_rowset(Rowset((Column("id"), Column("a")), []))
     pauth = OK + encode_json(good) + octets * (not selected)
     peer, sink = Peer({"SELECT name, type": encode_rowset(XINFO), "SELECT": rows}, pauth=pauth), Sink()
@@ -340,7 +340,7 @@ def test_what_is_no_frame_ends_the_epoch_and_what_came_before_has_landed(octets,
 
 def test_an_update_of_a_row_that_is_nowhere_voids_the_attempt():
     empty = encode_rowset(Rowset((Column("id"), Column("a")), []))
-    lost = said(
+    lost = notification(
         channel="foo", channel_type="TABLE", sqlite_pk_name=["id"], payload=[{"sqlite_type": "UPDATE", "id": 1}]
     )
     peer = Peer({"SELECT name, type": encode_rowset(XINFO), "SELECT": empty}, pauth=OK + encode_json(lost))

@@ -48,19 +48,21 @@ def test_a_recorded_transaction_is_told_as_recorded(served: Any, case: dict[str,
     server, (kind, key_names, op, old_key) = served
     with Peer(server.port) as peer:
         peer.ask(";".join([f"USE DATABASE {case['id']}", *case["ddl"], *case["before"]]))
-        with peer.listen("LISTEN TABLE *", server.port) as heard:
+        with peer.listen("LISTEN TABLE *", server.port) as listener:
             done = peer.ask(";".join(["LISTEN end; BEGIN", *case["transaction"], "COMMIT; NOTIFY end"]))
-            told = list(iter(lambda: heard.heard()[0], {"sender": ANY, "channel": "end", kind: "MESSAGE"}))
+            messages = list(
+                iter(lambda: listener.notifications()[0], {"sender": ANY, "channel": "end", kind: "MESSAGE"})
+            )
     keys = KEYS.get(case["id"], ["id"])
     expected: dict[str, list[Any]] = {}
     for change in case["session"]:
         expected.setdefault(change["table"], []).append(entry(change, keys, op, old_key))
     assert done == "OK"
-    assert {message["channel"]: by_text(message["payload"]) for message in told} == {
+    assert {message["channel"]: by_text(message["payload"]) for message in messages} == {
         table: by_text(entries) for table, entries in expected.items()
     }
-    assert len(told) == len(expected)
-    assert all((message[kind], message[key_names]) == ("TABLE", keys) for message in told)
+    assert len(messages) == len(expected)
+    assert all((message[kind], message[key_names]) == ("TABLE", keys) for message in messages)
 
 
 def entry(change: dict[str, Any], keys: list[str], op: str, old_key: str) -> dict[str, Any]:

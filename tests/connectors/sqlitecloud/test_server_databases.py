@@ -10,18 +10,18 @@ import pytest
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_value
 from silverfold.connectors.sqlitecloud.server import served_databases
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
-from tests.support.sqlitecloud_peer import Peer, plain, writer
+from tests.support.sqlitecloud_peer import Peer, to_python, writer
 
 
 def upload(peer: Peer, name: str, octets: bytes, *, at_once: int = 1000) -> object:
     """Return the answer to the last part, or the first that is an error."""
-    told = peer.ask(f"UPLOAD DATABASE '{name}' ")
+    answer = peer.ask(f"UPLOAD DATABASE '{name}' ")
     for at in [*range(0, len(octets), at_once), len(octets)]:
-        if told != "OK":
-            return told
+        if answer != "OK":
+            return answer
         peer.send(encode_value(octets[at : at + at_once]))
-        told = plain(peer.message())
-    return told
+        answer = to_python(peer.message())
+    return answer
 
 
 def download(peer: Peer, name: str) -> bytes:
@@ -60,7 +60,7 @@ def test_what_is_no_database_is_not_taken(server: SqliteCloudServer, monkeypatch
         assert upload(peer, "other", b"long" * 2000)[0] == 10005
         assert peer.ask("DOWNLOAD DATABASE shop.db")[0] == 10005
         peer.send(encode_value(b"of no upload"))
-        assert plain(peer.message()) == (10002, "No upload is under way: UPLOAD DATABASE first.")
+        assert to_python(peer.message()) == (10002, "No upload is under way: UPLOAD DATABASE first.")
         assert peer.ask("UPLOAD DATABASE other; UPLOAD ABORT") == "OK"
         assert peer.ask("CREATE DATABASE other; CREATE DATABASE other IF NOT EXISTS") == "OK"
         assert upload(peer, "other", b"")[0] == 10005
@@ -85,10 +85,10 @@ def test_a_database_in_memory_is_of_its_session_and_tells_what_is_written(server
     with Peer(server.port) as peer, Peer(server.port) as other:
         assert peer.ask("USE DATABASE :memory:; CREATE TABLE t(id INTEGER PRIMARY KEY)")[0] == 10
         other.ask("USE DATABASE :memory:; CREATE TABLE t(id INTEGER PRIMARY KEY); LISTEN TABLE t")
-        with peer.listen("LISTEN TABLE t", server.port) as heard:
+        with peer.listen("LISTEN TABLE t", server.port) as listener:
             other.ask("INSERT INTO t VALUES (1)")
             peer.ask("BEGIN; LISTEN TABLE t; INSERT INTO t VALUES (2); COMMIT")
-            assert heard.heard()[0]["payload"][0]["id"] == 2
+            assert listener.notifications()[0]["payload"][0]["id"] == 2
             assert peer.ask("USE DATABASE :memory:; SELECT * FROM t") == [(2,)]
             uuid = peer.ask("GET CLIENT KEY UUID")
             assert other.ask(f"USE DATABASE :memory:{uuid}")[0] == 10001

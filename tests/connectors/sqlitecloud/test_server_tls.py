@@ -32,9 +32,9 @@ def test_safe_pacing_over_tls_keeps_frames_in_records_of_their_own_and_these_sho
 ) -> None:
     ours, theirs = certificates
     server = serve(tls=ours)
-    with writer(server, theirs) as peer, peer.listen("LISTEN c", server.port, theirs) as heard:
+    with writer(server, theirs) as peer, peer.listen("LISTEN c", server.port, theirs) as listener:
         peer.ask(f"NOTIFY c 1; NOTIFY c 2; NOTIFY c '{'x' * 5_000}'")
-        records = [heard.socket.recv(1 << 16) for _ in range(5)]
+        records = [listener.socket.recv(1 << 16) for _ in range(5)]
 
     assert [json.loads(record.partition(b" ")[2])["payload"] for record in records[:2]] == ["1", "2"]
     assert [len(record) for record in records[2:4]] == [2_048, 2_048]
@@ -42,10 +42,10 @@ def test_safe_pacing_over_tls_keeps_frames_in_records_of_their_own_and_these_sho
 
 
 def test_safe_pacing_on_plain_tcp_pauses_between_frames(server: SqliteCloudServer) -> None:
-    with writer(server) as peer, peer.listen("LISTEN c", server.port) as heard:
+    with writer(server) as peer, peer.listen("LISTEN c", server.port) as listener:
         begun = time.monotonic()
         peer.ask("NOTIFY c 1; NOTIFY c 2; NOTIFY c 3; NOTIFY c 4")
-        heard.heard(4)
+        listener.notifications(4)
 
     assert time.monotonic() - begun >= 3 * 0.02
 
@@ -56,10 +56,10 @@ def test_over_tls_everything_is_the_same(
 ) -> None:
     ours, theirs = certificates
     server = serve(ServerOptions(pacing=pacing), tls=ours)
-    with writer(server, theirs) as peer, peer.listen("LISTEN TABLE foo", server.port, theirs) as heard:
+    with writer(server, theirs) as peer, peer.listen("LISTEN TABLE foo", server.port, theirs) as listener:
         for number in range(50):
             peer.ask("INSERT INTO foo VALUES(?, ?, NULL)", number, "x" * 10 * number)
-        assert [each["payload"][0]["id"] for each in heard.heard(50)] == list(range(50))
+        assert [each["payload"][0]["id"] for each in listener.notifications(50)] == list(range(50))
 
 
 def test_a_plain_client_of_an_encrypted_server_is_turned_away(

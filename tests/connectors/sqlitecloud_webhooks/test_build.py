@@ -227,7 +227,7 @@ def skip_what_holds(places: Places, held: SilverfoldError) -> None:
 
 
 @pytest.mark.parametrize(
-    ("then", "now", "told"),
+    ("then", "now", "reason"),
     [
         (
             {"insert_absent": "null"},
@@ -243,7 +243,7 @@ def skip_what_holds(places: Places, held: SilverfoldError) -> None:
     ],
 )
 def test_what_is_read_otherwise_from_now_on_holds_the_table_until_it_is_rebuilt(
-    spark: SparkSession, warehouse: Path, then: dict[str, str], now: dict[str, str], told: str
+    spark: SparkSession, warehouse: Path, then: dict[str, str], now: dict[str, str], reason: str
 ) -> None:
     places, tables = Places(str(warehouse)), {"albums": table(types={"AlbumId": "bigint", "Cover": "binary"})}
     land(places, feed(tables=tables), webhook("insert", AlbumId=1, Cover=None))
@@ -254,8 +254,8 @@ def test_what_is_read_otherwise_from_now_on_holds_the_table_until_it_is_rebuilt(
 
     held = build(spark, places, feed(tables=tables, **now))["albums"]
 
-    assert str(held) == f"albums: {told}: put that back, or run silverfold rebuild {FEED} albums"
-    assert verify_table(places, CONNECTOR, feed(tables=tables, **now), "albums").reason == told
+    assert str(held) == f"albums: {reason}: put that back, or run silverfold rebuild {FEED} albums"
+    assert verify_table(places, CONNECTOR, feed(tables=tables, **now), "albums").reason == reason
     assert build(spark, places, feed(tables=tables, **then)) == {}
 
 

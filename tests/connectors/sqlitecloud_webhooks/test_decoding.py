@@ -22,7 +22,7 @@ from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.columns import (
 )
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.messages import SourceTable, read_webhook
 from silverfold.connectors.sqlitecloud_webhooks.reference import WebhookReferenceReader
-from tests.support.webhooks import STREAM, TOLD, options, reader, table, vectors, webhook
+from tests.support.webhooks import KNOWN_COLUMNS, STREAM, options, reader, table, vectors, webhook
 
 GOOD, MALFORMED = vectors("webhooks"), vectors("malformed")
 
@@ -36,9 +36,9 @@ def decoded(body: bytes, **settings: Any) -> list[dict[str, Any]]:
     return [row for batch in reader(**settings).read([5], [body]) for row in batch.to_pylist()]
 
 
-def plain_reader(**settings: Any) -> WebhookReferenceReader:
+def reference_reader(**settings: Any) -> WebhookReferenceReader:
     found = WebhookReferenceReader(STREAM, table(), options(**settings))
-    found.control(ControlFrame(0, 1, None, announcement(STREAM, TOLD).body))
+    found.control(ControlFrame(0, 1, None, announcement(STREAM, KNOWN_COLUMNS).body))
     return found
 
 
@@ -65,7 +65,7 @@ def test_a_webhook_becomes_its_change_rows(vector: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("vector", named(GOOD))
 def test_what_verifies_reads_the_same_by_other_means(vector: dict[str, Any]) -> None:
-    found = list(plain_reader().changes(1, [(5, vector["body"])]))
+    found = list(reference_reader().changes(1, [(5, vector["body"])]))
     expected = [
         (
             change["op"],
@@ -85,7 +85,7 @@ def test_what_cannot_be_read_is_one_error_row_with_its_reason(vector: dict[str, 
     assert row["error"]["reason"].startswith(vector["reason"])
     assert [row[name] for name in ("frame_seq", "ordinal", "op", "key", "row", "present")] == [5, *[None] * 5]
     with pytest.raises(WireError):
-        list(plain_reader().changes(1, [(5, vector["body"])]))
+        list(reference_reader().changes(1, [(5, vector["body"])]))
 
 
 def test_webhooks_around_one_that_cannot_be_read_are_decoded() -> None:
@@ -111,16 +111,16 @@ def test_what_an_insert_lacks_is_null_or_stays_by_setting(setting, op, present, 
         title,
         Decimal("2.00"),
     )
-    (plain,) = plain_reader(insert_absent=setting).changes(1, [(5, body)])
-    assert plain.op == op
-    assert ("Title" in plain.row) == (setting == "null")
+    (expected,) = reference_reader(insert_absent=setting).changes(1, [(5, body)])
+    assert expected.op == op
+    assert ("Title" in expected.row) == (setting == "null")
 
 
 def test_an_insert_that_lacks_a_column_is_an_error_by_setting() -> None:
     (row,) = decoded(webhook("insert", AlbumId=1, Price=2), insert_absent="error")
     assert row["error"]["reason"].startswith("absent_column: an insert lacks Cover, Live, Title")
     with pytest.raises(InvalidValue, match="absent_column"):
-        list(plain_reader(insert_absent="error").changes(1, [(5, webhook("insert", AlbumId=1, Price=2))]))
+        list(reference_reader(insert_absent="error").changes(1, [(5, webhook("insert", AlbumId=1, Price=2))]))
     whole = webhook("insert", AlbumId=1, Title="", Price=2, Live=None, Cover=None)
     assert decoded(whole, insert_absent="error")[0]["op"] == "insert"
 
@@ -158,10 +158,10 @@ def test_a_webhook_is_read_with_the_columns_told_before_it() -> None:
 
     batches = reading.read([5, 6, 8, 9, 4], [early, partial, late, partial, soon])
 
-    told = {row["frame_seq"]: row for batch in batches for row in batch.to_pylist()}
-    assert [told[at]["present"] for at in (5, 6, 8, 9)] == [None, partly := ["AlbumId", "Cover"], None, partly]
-    assert told[5]["row"] == {"AlbumId": 1, "Cover": "a", "Label": None}
-    assert told[4]["error"]["reason"].startswith("unknown_column: column 'Label' was not told before")
+    rows = {row["frame_seq"]: row for batch in batches for row in batch.to_pylist()}
+    assert [rows[at]["present"] for at in (5, 6, 8, 9)] == [None, partly := ["AlbumId", "Cover"], None, partly]
+    assert rows[5]["row"] == {"AlbumId": 1, "Cover": "a", "Label": None}
+    assert rows[4]["error"]["reason"].startswith("unknown_column: column 'Label' was not told before")
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
@@ -189,18 +189,18 @@ FIELDS = st.fixed_dictionaries(
 
 
 @given(FIELDS, st.sampled_from(["null", "keep", "error"]))
-def test_both_ways_of_reading_agree_on_anything_that_is_nearly_a_webhook(said: dict[str, Any], absent: str) -> None:
-    body = json.dumps(said).encode()
+def test_both_ways_of_reading_agree_on_anything_that_is_nearly_a_webhook(fields: dict[str, Any], absent: str) -> None:
+    body = json.dumps(fields).encode()
     rows = decoded(body, insert_absent=absent)
     try:
-        plain = list(plain_reader(insert_absent=absent).changes(1, [(5, body)]))
+        expected = list(reference_reader(insert_absent=absent).changes(1, [(5, body)]))
     except WireError:
         assert [row["error"] is None for row in rows] == [False]
         return
     assert [
         (row["op"], (row["key"]["AlbumId"],), {name: row["row"][name] for name in row["present"] or row["row"] or ()})
         for row in rows
-    ] == [(each.op, each.key, dict(each.row)) for each in plain]
+    ] == [(each.op, each.key, dict(each.row)) for each in expected]
 
 
 @pytest.mark.parametrize("key", ["01", "-0"])
@@ -211,7 +211,7 @@ def test_a_key_that_another_one_would_be_too_is_told(key: str) -> None:
     (row,) = decoded(body)
     assert "another key would be the same" in row["error"]["reason"]
     with pytest.raises(InvalidValue):
-        list(plain_reader().changes(1, [(5, body)]))
+        list(reference_reader().changes(1, [(5, body)]))
 
 
 @pytest.mark.parametrize(("depth", "fits"), [(64, True), (65, False), (500, False), (9_900, False)])
@@ -221,9 +221,9 @@ def test_a_value_nested_too_deep_is_an_error_row_by_either_way(depth: int, fits:
     where = '"database":"chinook.sqlite","table":"albums"'
     body = f'{{{where},"type":"insert","column":["AlbumId","Title"],"data":[[1,{value}]]}}'
     (row,) = decoded(body.encode())
-    read_plainly = False
+    is_readable = False
     with suppress(WireError):
-        read_plainly = bool(list(plain_reader().changes(1, [(5, body.encode())])))
+        is_readable = bool(list(reference_reader().changes(1, [(5, body.encode())])))
 
-    assert (row["error"] is None, read_plainly) == (fits, fits)
+    assert (row["error"] is None, is_readable) == (fits, fits)
     assert fits or row["error"]["reason"].startswith("too_deep: ")

@@ -21,13 +21,13 @@ SIGNING = Signing("X-Sig")
 @contextmanager
 def peer(answers: Sequence[int]) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
     """Answer by the statuses given, then 200; give the URL, and signature and body of each request."""
-    asked: list[tuple[str, bytes]] = []
+    requests: list[tuple[str, bytes]] = []
 
     class Taking(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            self.send_response([*answers, 200][min(len(asked), len(answers))])
-            asked.append((self.headers["X-Sig"], body))
+            self.send_response([*answers, 200][min(len(requests), len(answers))])
+            requests.append((self.headers["X-Sig"], body))
             self.end_headers()
 
         def log_message(self, *_: Any) -> None:
@@ -37,16 +37,16 @@ def peer(answers: Sequence[int]) -> Iterator[tuple[str, list[tuple[str, bytes]]]
         serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         serving.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}/", asked
+            yield f"http://127.0.0.1:{server.server_port}/", requests
         finally:
             server.shutdown()
             serving.join()
 
 
-def source(url: str, *, waited: list[float] | None = None, **settings: Any) -> WebhookSource:
+def source(url: str, *, delays: list[float] | None = None, **settings: Any) -> WebhookSource:
     def stopped_within(seconds: float) -> bool:
-        if waited is not None:
-            waited.append(seconds)
+        if delays is not None:
+            delays.append(seconds)
         return False
 
     given = {"signing": SIGNING, "secret": "sesame", "seed": 7, "stopped_within": stopped_within} | settings
@@ -54,51 +54,51 @@ def source(url: str, *, waited: list[float] | None = None, **settings: Any) -> W
 
 
 def test_each_change_is_one_signed_post_in_order() -> None:
-    with peer([]) as (url, asked), source(url) as vendor:
+    with peer([]) as (url, requests), source(url) as vendor:
         assert [vendor.change() for _ in range(20)] == [1] * 20
-        assert asked[0][1] == Orders(seed=7, action=url).change()
-    assert [signature for signature, _ in asked] == [SIGNING.sign(body, "sesame") for _, body in asked]
-    assert {json.loads(body)["type"] for _, body in asked} == {"insert", "update", "delete"}
+        assert requests[0][1] == Orders(seed=7, action=url).change()
+    assert [signature for signature, _ in requests] == [SIGNING.sign(body, "sesame") for _, body in requests]
+    assert {json.loads(body)["type"] for _, body in requests} == {"insert", "update", "delete"}
 
 
 def test_what_is_not_taken_is_sent_again_before_the_next() -> None:
-    waited: list[float] = []
-    with peer([503, 429, 500]) as (url, asked), source(url, waited=waited) as vendor:
+    delays: list[float] = []
+    with peer([503, 429, 500]) as (url, requests), source(url, delays=delays) as vendor:
         vendor.change()
         vendor.change()
-    first, second = asked[0][1], asked[4][1]
-    assert [body for _, body in asked] == [first] * 4 + [second]
-    assert len(waited) == 3
+    first, second = requests[0][1], requests[4][1]
+    assert [body for _, body in requests] == [first] * 4 + [second]
+    assert len(delays) == 3
 
 
 @pytest.mark.parametrize("status", [401, 404, 413, 302])
 def test_what_will_never_be_taken_is_not_sent_again(status: int) -> None:
-    with peer([status]) as (url, asked), source(url) as vendor:
+    with peer([status]) as (url, requests), source(url) as vendor:
         with pytest.raises(SourceRefused, match=str(status)):
             vendor.change()
-        assert len(asked) == 1
+        assert len(requests) == 1
 
 
 def test_a_source_that_reaches_nobody_gives_up() -> None:
     with peer([]) as (url, _):
         pass
-    waited: list[float] = []
-    with source(url, waited=waited, patience=3) as vendor, pytest.raises(SourceUnavailable, match=url):
+    delays: list[float] = []
+    with source(url, delays=delays, patience=3) as vendor, pytest.raises(SourceUnavailable, match=url):
         vendor.change()
-    assert len(waited) == 3
+    assert len(delays) == 3
 
 
 def test_the_table_is_what_its_webhooks_tell() -> None:
-    orders, told = Orders(seed=3, action=""), dict[int, dict[str, Any]]()
+    orders, rows = Orders(seed=3, action=""), dict[int, dict[str, Any]]()
     for _ in range(500):
-        said = json.loads(orders.change())
-        sent = dict(zip(said["column"], said["data"], strict=True))
-        if said["type"] == "delete":
-            del told[sent["id"]]
-        elif said["type"] == "insert":
-            assert sent["id"] not in told
-            told[sent["id"]] = sent
+        posted = json.loads(orders.change())
+        sent = dict(zip(posted["column"], posted["data"], strict=True))
+        if posted["type"] == "delete":
+            del rows[sent["id"]]
+        elif posted["type"] == "insert":
+            assert sent["id"] not in rows
+            rows[sent["id"]] = sent
         else:
-            told[sent["id"]].update(sent)
-    assert told == orders.rows
-    assert 10 < len(told) < 500
+            rows[sent["id"]].update(sent)
+    assert rows == orders.rows
+    assert 10 < len(rows) < 500

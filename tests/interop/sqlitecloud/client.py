@@ -31,12 +31,12 @@ def listening(kind, name):
     connection = client.open_connection()
     pubsub = SQLiteCloudPubSub()
 
-    def heard(_connection, result, _data):
+    def on_message(_connection, result, _data):
         seen.append(result.get_result() if result is not None else None)
 
     if kind is SUBJECT.CHANNEL:
         pubsub.create_channel(connection, name, if_not_exists=True)
-    pubsub.listen(connection, kind, name, heard)
+    pubsub.listen(connection, kind, name, on_message)
     return client, connection, pubsub, seen
 
 

@@ -35,7 +35,7 @@ from silverfold.jobs.demo.stage import perform
 from silverfold.pipelines.applying.build import Step
 from silverfold.pipelines.planning.plan import Plan, State
 from silverfold.pipelines.reading.status import FeedStatus, TableState, TableStatus
-from tests.support.waiting import wait_until
+from tests.support.polling import wait_until
 
 ROOT = Path(__file__).parents[3]
 GENEROUS = 550
@@ -73,11 +73,11 @@ def processes_in(folder: Path) -> int:
 
 @pytest.mark.spark
 def test_a_short_demo_shows_everything_and_proves_it(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    with running("--seconds", "3", "--rows", "200", "--keep", str(kept), folder=tmp_path / "tmp") as process:
+    workspace = tmp_path / "kept"
+    with running("--seconds", "3", "--rows", "200", "--keep", str(workspace), folder=tmp_path / "tmp") as process:
         out, err = process.communicate(timeout=GENEROUS)
     assert (process.returncode, err) == (0, ""), out
-    told = [
+    parts = [
         "silverfold demo: a source, a receiver and a build on this machine\n",
         "2 tables of 200 rows, all 22 column types\n",
         " s  Spark has started\n",
@@ -92,15 +92,15 @@ def test_a_short_demo_shows_everything_and_proves_it(tmp_path: Path) -> None:
         "│ baskets │ snapshot │",
         "\nSilver, read without Spark, against the source's own rows, cell by cell:\ntrades: ",
         " cells, equal\nSilver is the source, cell for cell.\n",
-        f"\nkept: {kept}\n  silverfold --conf {kept}/conf status\n",
+        f"\nkept: {workspace}\n  silverfold --conf {workspace}/conf status\n",
     ]
     rest = out
-    for part in told:  # in this order, whatever else a slow machine has time to tell between them
+    for part in parts:  # in this order, whatever else a slow machine has time to tell between them
         _, found, rest = rest.partition(part)
         assert found, f"{part!r} is not told in its turn:\n{out}"
     assert len(re.findall(r"^(?:trades|baskets): [\d,]+ rows, [\d,]+ cells, equal$", out, re.MULTILINE)) == 2
     wait_until(lambda: not processes_in(tmp_path / "tmp"), "demo, receiver and JVM to be gone", pause=0.1)
-    status = json.loads(silverfold("--conf", str(kept / "conf"), "status", "--json"))
+    status = json.loads(silverfold("--conf", str(workspace / "conf"), "status", "--json"))
     (feed,) = status["feeds"]
     assert [(each["table"], each["state"], each["epoch"]) for each in feed["tables"]] == [
         ("trades", "synced", 2),
@@ -328,9 +328,9 @@ def test_what_is_missing_is_named_when_nothing_moves_any_more() -> None:
 
 def test_the_last_row_is_named_once_the_source_is_quiet() -> None:
     build = ScriptedBuild([Step("trades", plan(State.WAITING_FOR_UPDATE_END, 17, 3))], unreadable=True)
-    waiting = follower(build, ScriptedReceiver(), Clock())
-    waiting.last_rows.set_result({"trades": 41})
-    assert waiting.run() == (
+    stalled = follower(build, ScriptedReceiver(), Clock())
+    stalled.last_rows.set_result({"trades": 41})
+    assert stalled.run() == (
         "for 60 seconds nothing moved: trades is waiting_for_update_end, 17 landed, 3 applied, "
         "row 41 of the source's last update, 0, is missing"
     )

@@ -201,11 +201,11 @@ def test_text_that_is_none_is_an_error_or_hex_or_repaired(capsys, lines, schema)
     types = '<type name="t" primitiveType="char" length="2"/>'
     file, messages = schema('<field name="t" id="1" type="t"/>', types), lines("0200010001000000 41e9")
 
-    told = [Shown(capsys, "decode", "--schema", file, "--text", mode, "--hex", messages) for mode in MODES]
+    results = [Shown(capsys, "decode", "--schema", file, "--text", mode, "--hex", messages) for mode in MODES]
 
-    assert told[0].objects[0]["error"] == "INVALID_VALUE"
-    assert [shown.objects[0]["fields"]["t"] for shown in told[1:]] == ["41e9", "A\ufffd"]
-    assert [shown.code for shown in told] == [1, 0, 0]
+    assert results[0].objects[0]["error"] == "INVALID_VALUE"
+    assert [shown.objects[0]["fields"]["t"] for shown in results[1:]] == ["41e9", "A\ufffd"]
+    assert [shown.code for shown in results] == [1, 0, 0]
 
 
 def test_what_is_odd_is_told_once_for_each_kind_and_element(capsys, lines, schema):
@@ -231,10 +231,10 @@ def test_versions_that_count_days_are_told_with_their_dates(capsys, lines, schem
     file.write_text(file.read_text().replace('version="0"', 'version="18400"'))
     message = lines("010001000100e047 01")
 
-    told = Shown(capsys, "validate", file)
+    validated = Shown(capsys, "validate", file)
     shown = Shown(capsys, "decode", "--review", "--schema", file, "--hex", message)
 
-    assert told.out == f"{file}: valid: schema 1, version 18400 (2020-05-18), little-endian, 1 message\n"
+    assert validated.out == f"{file}: valid: schema 1, version 18400 (2020-05-18), little-endian, 1 message\n"
     assert shown.err == "silverfold: message 1: deprecated in M.a: deprecated since version 18367 (2020-04-15)\n"
     assert (shown.objects[0]["version"], shown.code) == (18400, 0)
 
@@ -262,7 +262,7 @@ def test_a_line_without_end_is_passed_over_not_kept(capsys, lines, schema, monke
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--hex", "{folder}/none.hex"], "none.hex cannot be read: No such file"),
         (["--hex", "{folder}"], "cannot be read: Is a directory"),
@@ -275,14 +275,14 @@ def test_a_line_without_end_is_passed_over_not_kept(capsys, lines, schema, monke
         (["--hex"], "Missing argument"),
     ],
 )
-def test_wrong_use_is_answered_with_what_is_right(capsys, tmp_path, monkeypatch, arguments, told):
+def test_wrong_use_is_answered_with_what_is_right(capsys, tmp_path, monkeypatch, arguments, message):
     monkeypatch.setenv("COLUMNS", "300")
 
     shown = Shown(
         capsys, "decode", "--schema", SAMPLE, *(text.replace("{folder}", str(tmp_path)) for text in arguments)
     )
 
-    assert told in shown.err
+    assert message in shown.err
     assert (shown.out, shown.code) == ("", 2)
 
 
@@ -307,11 +307,11 @@ def test_a_message_is_printed_once_it_has_come_and_a_closed_pipe_is_no_error():
         running.stdout.close()
         running.stdin.write(f"{QUOTE}\n".encode() * 100)
         running.stdin.close()
-        told = running.stderr.read()
+        errors = running.stderr.read()
         watch.cancel()
 
     assert first.decode() == QUOTE_LINE
-    assert told == b""
+    assert errors == b""
 
 
 def test_a_valid_schema_is_described_and_its_oddities_told(capsys):

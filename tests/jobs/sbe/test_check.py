@@ -215,9 +215,9 @@ def test_all_that_is_wrong_with_either_file_is_told_with_its_line(files: Path, c
 
     assert exits() == 2
 
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err == (
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err == (
         "silverfold: old.xml:23: E23: sinceVersion 3 of field seq is above the schema's version 1\n"
         "silverfold: new.xml:23: E23: sinceVersion 3 of field seq is above the schema's version 2\n"
         "silverfold: new.xml:24: E23: deprecated 4 of field side is above the schema's version 2\n"

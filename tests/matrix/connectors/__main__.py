@@ -16,8 +16,8 @@ from tests.matrix.connectors.history import ROUNDS
 
 
 def main() -> int:
-    """Run what is asked for; return 1 when something fails."""
-    asked = _arguments()
+    """Run the selected histories; return 1 if any fails."""
+    arguments = _arguments()
     start_logs("error")
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -25,7 +25,7 @@ def main() -> int:
         options = {**local.spark, **_SPARK, "spark.sql.warehouse.dir": folder}
         spark = start_spark(local.model_copy(update={"spark": options}), app="matrix of connectors")
         try:
-            for case in _cases(asked):
+            for case in _cases(arguments):
                 began = time.monotonic()
                 found = case.run(spark)
                 failed += found is not None
@@ -38,11 +38,14 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _cases(asked: argparse.Namespace) -> list[Case]:
-    if asked.settings is not None:
-        settings = WORLDS[asked.connector][0].parsed(asked.settings)
-        return [Case(asked.connector, asked.seed + number, settings, asked.rounds) for number in range(asked.count)]
-    return [case_of(asked.connector, asked.seed + number) for number in range(asked.count)]
+def _cases(arguments: argparse.Namespace) -> list[Case]:
+    if arguments.settings is not None:
+        settings = WORLDS[arguments.connector][0].parsed(arguments.settings)
+        return [
+            Case(arguments.connector, arguments.seed + number, settings, arguments.rounds)
+            for number in range(arguments.count)
+        ]
+    return [case_of(arguments.connector, arguments.seed + number) for number in range(arguments.count)]
 
 
 def _arguments() -> argparse.Namespace:

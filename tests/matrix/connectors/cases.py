@@ -1,4 +1,4 @@
-"""The histories of each connector, by seed: first those of its sample, then others drawn at random."""
+"""Histories of each connector, by seed: first those of its sample, then random ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WORLDS: Mapping[str, tuple[Space, MakeWorld]] = {
     "sqlitecloud": (sqlitecloud_world.SPACE, sqlitecloud_world.SqliteCloudWorld),
     "sqlitecloud_webhooks": (webhooks_world.SPACE, webhooks_world.WebhooksWorld),
 }
-"""By the connector's name: its settings, and what makes its world."""
+"""By connector name: its parameter space, and the factory of its world."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Case:
 
     @property
     def command(self) -> str:
-        """What repeats it."""
+        """Command that repeats it."""
         written = WORLDS[self.connector][0].written(self.settings)
         of_seed = f"--connector {self.connector} --seed {self.seed} --rounds {self.rounds}"
         return f"python -m tests.matrix.connectors {of_seed} --settings='{written}'"
 
     def run(self, spark: SparkSession) -> Failure | None:
-        """Live it; return what differs. Runs Spark jobs."""
+        """Run the history; return the failure, if any. Runs Spark jobs."""
         make = WORLDS[self.connector][1]
         return run_history(spark, make, self.settings, self.seed, rounds=self.rounds, command=self.command)
 

@@ -1,4 +1,4 @@
-"""One live table of the simulator, changed at random; what a subscriber without snapshots is told is written down."""
+"""A live table of the simulator, changed at random; records the changes sent to a subscriber without snapshots."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS = {
     "Small": "Short",
 }
 MORE = {"More": "String"}
-"""Comes later."""
+"""Columns added later."""
 
 _MOMENTS = (0, 1, -1, 999, -1001, 1_700_000_000_123_456_789, 2**63 - 1, 1 - 2**63)
 _SHORT_TEXTS = [text for text in DOMAINS["text"].nasty if len(text) < 100]
@@ -49,26 +49,26 @@ _VALUES: Mapping[str, list[Any]] = {
 _WILD_DECIMALS = [Decimal("1E+3"), Decimal("1E-30"), Decimal(10) ** 60, Decimal("0.00")]
 
 
-class Told(NamedTuple):
-    """One change as a subscriber hears it."""
+class SentChange(NamedTuple):
+    """One change as sent to a subscriber."""
 
     op: str
     key: int
     row: Row
-    """The columns that were sent."""
+    """The columns sent."""
     present: tuple[str, ...] | None
-    """Their names, sorted, where they are not all."""
+    """Their names, sorted; None if all columns were sent."""
 
 
 class Source:
-    """A live table and how it changes.
+    """A live table with random changes.
 
     Args:
-        passes: Tells which rows the subscriber's filter lets through.
-        subscribed: The columns it asks for; none means all.
-        is_good: Rows always meet what this says.
-        wild: Decimals may be of any scale.
-        named: Texts are never NULL.
+        passes: Returns whether a row passes the subscriber's filter.
+        subscribed: The columns subscribed to; empty means all.
+        is_good: A predicate that all rows meet.
+        wild: Decimals may have any scale.
+        named: Strings are never NULL.
     """
 
     def __init__(
@@ -84,38 +84,38 @@ class Source:
     ) -> None:
         self._rng, self.passes, self._is_good, self._wild, self._named = rng, passes, is_good, wild, named
         self._subscribed, self._partial, self._numbers = subscribed, partial, 0
-        self.told: list[Told] = []
+        self.sent_changes: list[SentChange] = []
         self._delta: Delta | None = None
         self._follow(LiveTable(COLUMNS, partial_columns=partial))
 
     @property
     def subscribed(self) -> tuple[str, ...]:
-        """The columns that are sent."""
+        """Columns sent to the subscriber."""
         return self._subscribed or tuple(self.live.columns)
 
     @property
-    def is_heard(self) -> bool:
-        """Somebody listens who did not when the last connections were left."""
+    def has_new_listener(self) -> bool:
+        """Whether there is a listener that did not exist at the last call of `leave`."""
         return not self._known.issuperset(self.live._listeners)
 
     def leave(self) -> None:
-        """Take notice that whoever listens will not go on."""
+        """Treat all current listeners as gone."""
         self._known = set(self.live._listeners)
 
     def rows(self) -> dict[int, Row]:
-        """Return the rows that the subscriber is to have."""
+        """Return the rows that the subscriber must have."""
         return {key: self._sent(row) for key, row in self.live.rows().items() if self.passes(row)}
 
     def widen(self) -> None:
-        """Go on as another table, with the same rows and one more column."""
+        """Replace the table by one with the same rows and another column."""
         before = self.live.rows()
         self._follow(LiveTable({**COLUMNS, **MORE}, partial_columns=self._partial))
         with self.live.update() as update:
             update.add(list(before.values()), list(before))
         self._delta = None
 
-    def change(self, *, heard: bool) -> None:
-        """Make one update of a few rows."""
+    def change(self, *, subscribed: bool) -> None:
+        """Update a few rows. The changes are recorded if ``subscribed``."""
         before = self.live.rows()
         keys = self._rng.sample(list(before), min(len(before), self._rng.randint(0, 6)))
         with self.live.update() as update:
@@ -131,26 +131,26 @@ class Source:
                 update.modify(moved)
             if self._rng.random() < 0.6:
                 update.add([self._row() for _ in range(self._rng.randint(1, 4))])
-        self._write_down(before, heard=heard)
+        self._write_down(before, subscribed=subscribed)
 
-    def say(self, text: str, *, heard: bool) -> None:
-        """Add a row with a text that the subscriber can wait for."""
+    def say(self, text: str, *, subscribed: bool) -> None:
+        """Add a row with a marker text that the subscriber can wait for."""
         before = self.live.rows()
         row = {**self._row(), "Sym": text, "Num": 0}
         with self.live.update() as update:
             update.add([row])
-        self._write_down(before, heard=heard)
+        self._write_down(before, subscribed=subscribed)
 
     def _follow(self, live: LiveTable) -> None:
         self.live = live
-        live.listen(self._heard)
+        live.listen(self._on_delta)
         self.leave()
 
-    def _heard(self, delta: Delta) -> None:
+    def _on_delta(self, delta: Delta) -> None:
         self._delta = delta
 
     def _swapped(self, before: Mapping[int, Row], keys: list[int]) -> dict[int, Row]:
-        """Let two rows swap what names them."""
+        """Return changes by which two rows swap their ``Id``."""
         if len(keys) < 2:
             return {}
         one, other = keys
@@ -178,9 +178,9 @@ class Source:
     def _sent(self, row: Row) -> Row:
         return {name: row[name] for name in self.subscribed}
 
-    def _write_down(self, before: Mapping[int, Row], *, heard: bool) -> None:
+    def _write_down(self, before: Mapping[int, Row], *, subscribed: bool) -> None:
         delta, self._delta = self._delta, None
-        if delta is None or not heard:
+        if delta is None or not subscribed:
             return
         after = self.live.rows()
         removed, added, modified = (
@@ -188,8 +188,8 @@ class Source:
         )
         was = {key for key in removed | modified if self.passes(before[key])}
         now = {key for key in added | modified if self.passes(after[key])}
-        self.told += [Told("delete", key, {}, None) for key in was - (modified & now)]
-        self.told += [Told("insert", key, self._sent(after[key]), None) for key in now - (modified & was)]
+        self.sent_changes += [SentChange("delete", key, {}, None) for key in was - (modified & now)]
+        self.sent_changes += [SentChange("insert", key, self._sent(after[key]), None) for key in now - (modified & was)]
         for key in modified & was & now:
             written = {name for name, keys in delta.written.items() if key in keys.tolist()}
             names = (
@@ -199,4 +199,6 @@ class Source:
             )
             if names:
                 whole = len(names) == len(self.subscribed)
-                self.told.append(Told("update", key, {n: after[key][n] for n in names}, None if whole else names))
+                self.sent_changes.append(
+                    SentChange("update", key, {n: after[key][n] for n in names}, None if whole else names)
+                )

@@ -1,4 +1,4 @@
-"""A table server of Deephaven's transport: its settings, and what silver tables of its live tables must come to."""
+"""World of Deephaven: a table server, feed settings, and the expected silver of its live tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenT
 from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
 from silverfold.connectors.deephaven.protocol.schemas import load_transport_schema
 from silverfold.connectors.deephaven.server.server import TableServer
-from tests.matrix.connectors.deephaven_table import COLUMNS, MORE, Source, Told
+from tests.matrix.connectors.deephaven_table import COLUMNS, MORE, SentChange, Source
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.world import (
     FEED,
@@ -46,7 +46,7 @@ SPACE = Space(
         "columns_later": ("same", "added"),
     },
     table={
-        # mode and apply: a state with updates, one of snapshots alone, a log of updates, a state of updates alone
+        # mode and apply: state from snapshots and updates, from snapshots only, log of updates, state from updates only
         "mode": ("state", "snapshots", "log", "upsert"),
         "keys": ("none", "id", "id+sym"),
         "columns": ("all", "some"),
@@ -97,7 +97,7 @@ class DeephavenWorld(World):
         chosen = settings.feed
         self._schema = _OTHER if chosen["schema"] == "other" else "builtin"
         self._counts = PrefixCounts(chosen["prefix"])
-        self._said, self._is_wide = 0, chosen["columns_later"] == "same"
+        self._markers, self._is_wide = 0, chosen["columns_later"] == "same"
         self._sources = {name: _source(choice, rng) for name, choice in self.chosen.items()}
         self._server = TableServer.start(
             msg_buffer_size=int(chosen["buffer"]),
@@ -107,7 +107,7 @@ class DeephavenWorld(World):
         self.enter_context(self._server)
         for name, source in self._sources.items():
             for _ in range(3 if self.chosen[name]["start"] == "filled" else 0):
-                source.change(heard=False)
+                source.change(subscribed=False)
             self._server.export_table(f"T {name}", source.live)
 
     @property
@@ -115,8 +115,8 @@ class DeephavenWorld(World):
         """See `World.feed`."""
         chosen = self.settings.feed
         big = "bigEndian" if chosen["schema"] == "other" else "littleEndian"
-        told = {"prefix_counts": self._counts, "byte_order": big} if chosen["calibrate"] == "told" else {}
-        options = {"schema": self._schema, "date_times": chosen["date_times"], **told}
+        calibration = {"prefix_counts": self._counts, "byte_order": big} if chosen["calibrate"] == "told" else {}
+        options = {"schema": self._schema, "date_times": chosen["date_times"], **calibration}
         tables = {n: validated(DeephavenTable, _table(n, choice), file="test") for n, choice in self.chosen.items()}
         address = f"127.0.0.1:{self._server.port}"
         return Feed(FEED, "deephaven", address, validated(DeephavenOptions, options, file="test"), tables, **SWIFT)
@@ -129,30 +129,30 @@ class DeephavenWorld(World):
     def pause(self) -> None:
         """See `World.pause`."""
         self._subscribed()
-        self._settle([name for name in self._sources if self._hears(name)])
+        self._settle([name for name in self._sources if self._is_update_only(name)])
         self._left()
         self.stop()
         self.wait_until(lambda: self._server.client_count == 0, "the end of the connection")
 
     def change(self) -> None:
-        """Let tables change; of those of which updates alone are sent, only while somebody listens."""
+        """Change tables; update-only tables change only while there is a listener."""
         self._subscribed()
         for name, source in self._sources.items():
             if self.rng.random() < 0.7:
-                source.change(heard=self._hears(name))
+                source.change(subscribed=self._is_update_only(name))
 
     def disturb(self) -> None:
-        """Break all connections, end the receiver or let it die, or export a table with one more column."""
+        """Break all connections, stop the receiver or let it die, or export a table with another column."""
         drawn = self.rng.random()
         if drawn > 0.85:
             self.pause()
             self.receive()
             return
         self._subscribed()
-        self._settle([name for name in self._sources if self._hears(name)])
+        self._settle([name for name in self._sources if self._is_update_only(name)])
         if not self._is_wide and drawn < 0.5:
             self._widen()
-        elif drawn < 0.7 or any(map(self._hears, self._sources)):
+        elif drawn < 0.7 or any(map(self._is_update_only, self._sources)):
             self._left()
             self._server.disconnect_all()
         else:
@@ -167,14 +167,14 @@ class DeephavenWorld(World):
         """See `World.expected`."""
         choice, source = self.chosen[table], self._sources[table]
         if choice["mode"] == "log":
-            return Expected([self._logged(told, table) for told in source.told], shown=_expanded)
-        state = _folded(source.told, source.subscribed) if choice["mode"] == "upsert" else source.rows()
+            return Expected([self._logged(change, table) for change in source.sent_changes], shown=_expanded)
+        state = _folded(source.sent_changes, source.subscribed) if choice["mode"] == "upsert" else source.rows()
         rows = [{"_row_key": key, **self._silver(row, choice)} for key, row in state.items()]
-        silver, aside = split(rows, choice, _RULE.met)
-        return Expected(silver, aside, history=choice["history"] == "2")
+        silver, side_rows = split(rows, choice, _RULE.met)
+        return Expected(silver, side_rows, history=choice["history"] == "2")
 
-    def _hears(self, table: str) -> bool:
-        """The table is told nothing but updates."""
+    def _is_update_only(self, table: str) -> bool:
+        """Return whether the table receives updates only."""
         return self.chosen[table]["mode"] in _UPDATES
 
     def _left(self) -> None:
@@ -182,17 +182,17 @@ class DeephavenWorld(World):
             source.leave()
 
     def _subscribed(self) -> None:
-        told = [source for name, source in self._sources.items() if self._hears(name)]
-        self.wait_until(lambda: all(source.is_heard for source in told), "subscriptions")
+        sources = [source for name, source in self._sources.items() if self._is_update_only(name)]
+        self.wait_until(lambda: all(source.has_new_listener for source in sources), "subscriptions")
 
     def _settle(self, names: Iterable[str]) -> None:
-        """Wait until all that was said of tables has landed."""
-        self._said += 1
-        text, waiting = f"said last {self._said}", list(names)
-        for name in waiting:
-            self._sources[name].say(text, heard=self._hears(name))
-        if waiting:
-            self.wait_until(lambda: self._have_landed(waiting, text.encode()), f"what is {text}")
+        """Wait until all changes of these tables have landed, by means of marker rows."""
+        self._markers += 1
+        text, pending = f"said last {self._markers}", list(names)
+        for name in pending:
+            self._sources[name].say(text, subscribed=self._is_update_only(name))
+        if pending:
+            self.wait_until(lambda: self._have_landed(pending, text.encode()), f"what is {text}")
 
     def _have_landed(self, names: Iterable[str], text: bytes) -> bool:
         frames = self.landed()
@@ -227,11 +227,11 @@ class DeephavenWorld(World):
             return nanoseconds
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanoseconds // 1000)
 
-    def _logged(self, told: Told, table: str) -> Row:
+    def _logged(self, change: SentChange, table: str) -> Row:
         columns = dict.fromkeys(self._sources[table].subscribed)
-        present = None if told.present is None else list(told.present)
-        cells = self._silver({**columns, **told.row}, self.chosen[table])
-        return {"_op": told.op, "_row_key": told.key, "_last_row_key": None, "_present": present, **cells}
+        present = None if change.present is None else list(change.present)
+        cells = self._silver({**columns, **change.row}, self.chosen[table])
+        return {"_op": change.op, "_row_key": change.key, "_last_row_key": None, "_present": present, **cells}
 
 
 def _source(choice: Choice, rng: Random) -> Source:
@@ -260,24 +260,24 @@ def _table(name: str, choice: Choice) -> dict[str, Any]:
 
 
 def _expect(choice: Choice) -> dict[str, Any]:
-    """Return the rules; one that would stop the table is met because the source is good."""
+    """Return the rules; a rule that would hold the table is met by every row of the source."""
     action = choice["rules"]
     return expect(choice, _RULE) if action != "fail" else {"judged": {"condition": _RULE.sql, "action": action}}
 
 
-def _folded(every: Iterable[Told], columns: tuple[str, ...]) -> dict[int, Row]:
+def _folded(every: Iterable[SentChange], columns: tuple[str, ...]) -> dict[int, Row]:
     state: dict[int, Row] = {}
-    for told in every:
-        if told.op == "delete":
-            state.pop(told.key, None)
+    for change in every:
+        if change.op == "delete":
+            state.pop(change.key, None)
         else:
-            before = state.get(told.key, {}) if told.op == "update" else {}
-            state[told.key] = {**dict.fromkeys(columns), **before, **told.row}
+            before = state.get(change.key, {}) if change.op == "update" else {}
+            state[change.key] = {**dict.fromkeys(columns), **before, **change.row}
     return state
 
 
 def _expanded(row: Row) -> list[Row]:
-    """Return a row of a log for each row that it deletes; of partial ones the columns in order."""
+    """Expand a log row to one row per deleted row; for partial rows, sort the column names."""
     present = row["_present"] and sorted(row["_present"])
     last = row["_last_row_key"]
     keys = [row["_row_key"]] if last is None else range(row["_row_key"], last + 1)

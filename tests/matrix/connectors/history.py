@@ -1,4 +1,4 @@
-"""Lives a history through: the source changes, its receiver lands, builds come in between; then all is compared."""
+"""Runs a history: the source changes, its receiver lands, builds run in between; finally everything is compared."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
-from tests.matrix.checks import ASIDE, END, START, Different
+from tests.matrix.checks import END, SIDE_COLUMNS, START, Different
 from tests.matrix.connectors.space import Settings
 from tests.matrix.connectors.world import FEED, Expected, Row, World
 from tests.support.commits import dying_at_commit
@@ -40,7 +40,7 @@ _ALL_FRAMES = 200_000
 
 @dataclass(frozen=True)
 class Failure:
-    """What a history came to."""
+    """Failure of a history."""
 
     command: str
     kind: str
@@ -53,7 +53,7 @@ class Failure:
 def run_history(
     spark: SparkSession, make: MakeWorld, settings: Settings, seed: int, *, rounds: int, command: str
 ) -> Failure | None:
-    """Live a history in a warehouse of its own; return what differs. Runs Spark jobs."""
+    """Run a history in its own warehouse; return the failure, if any. Runs Spark jobs."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             with make(Path(folder), settings, Random(f"{seed}/world")) as world:
@@ -67,10 +67,10 @@ def run_history(
 
 
 def live(spark: SparkSession, world: World, rng: Random, rounds: int) -> None:
-    """Let a world live for some rounds.
+    """Run a world for some rounds.
 
     Raises:
-        Different: A table does not come to what the source holds.
+        Different: A table differs from its source.
     """
     world.receive()
     builds = rng.sample(range(1, rounds), rng.choice([0, 1, 1]))
@@ -92,7 +92,7 @@ def live(spark: SparkSession, world: World, rng: Random, rounds: int) -> None:
 
 
 def _build_between(spark: SparkSession, world: World, rng: Random) -> None:
-    """Build while the receiver goes on, where that makes no difference to what is to be built; or alone, and die."""
+    """Build while the receiver runs, if the result does not depend on timing; or build alone, possibly dying."""
     dies = rng.random() < 0.5
     alone = dies or world.keeps_time
     if alone:
@@ -105,12 +105,12 @@ def _build_between(spark: SparkSession, world: World, rng: Random) -> None:
 
 
 def _some_frames(world: World, rng: Random) -> int:
-    """Return how many frames one cut may have: all at once, or a part of what has landed."""
+    """Return the maximum number of frames in a cut: all landed frames, or fewer."""
     return rng.choice([_ALL_FRAMES, _ALL_FRAMES, 4 + len(world.landed()) // 2])
 
 
 def _build(spark: SparkSession, world: World, *, frames: int) -> Mapping[str, SilverfoldError]:
-    """Apply what has landed, by a process of its own; return what holds which table."""
+    """Apply the landed frames in a new process; return the error of each held table."""
     if open_table(world.places.bronze(FEED)) is None:
         return {}
     changed = {"warehouse": world.places.warehouse, "build": Build(cut=CutLimits(max_frames=frames))}
@@ -122,12 +122,12 @@ def _compare(world: World, table: str, expected: Expected) -> None:
     silver = _rows(world.places.silver(FEED, table))
     found = [shown for row in silver for shown in expected.shown(_without(row, expected.ignored))]
     _same(f"{table}: silver", found, expected.rows)
-    aside = _rows(world.places.side_table(FEED, table), "NOT array_has(_reasons, 'unexplained')")
-    later = dict.fromkeys(name for row in expected.aside for name in row)  # the side table has what a row of it had
-    _same(f"{table}: rows aside", [later | _without(row, ASIDE) for row in aside], expected.aside)
+    side_rows = _rows(world.places.side_table(FEED, table), "NOT array_has(_reasons, 'unexplained')")
+    later = dict.fromkeys(name for row in expected.side_rows for name in row)  # every column of the side table's rows
+    _same(f"{table}: rows aside", [later | _without(row, SIDE_COLUMNS) for row in side_rows], expected.side_rows)
     if expected.history:
-        standing = _rows(world.places.history(FEED, table), f'"{END}" IS NULL')
-        _same(f"{table}: versions that stand", [_without(row, (START, END)) for row in standing], expected.rows)
+        current = _rows(world.places.history(FEED, table), f'"{END}" IS NULL')
+        _same(f"{table}: versions that stand", [_without(row, (START, END)) for row in current], expected.rows)
 
 
 def _verify(world: World, table: str) -> None:
@@ -155,7 +155,7 @@ def _without(row: Row, names: Sequence[str]) -> Row:
 
 
 def _same(what: str, found: Iterable[Row], expected: Iterable[Row]) -> None:
-    here, there = (Counter(repr(plain(row)) for row in rows) for rows in (found, expected))
+    here, there = (Counter(repr(normalized(row)) for row in rows) for rows in (found, expected))
     if here != there:
         surplus, lacking = sorted((here - there).elements()), sorted((there - here).elements())
         shown = [
@@ -168,12 +168,12 @@ def _lines(rows: Sequence[str]) -> str:
     return "".join(f"\n    {row}"[:700] for row in rows[:3])
 
 
-def plain(value: Any) -> Any:
-    """Return a value in a form in which equal ones look alike: NaN is NaN, zero has no sign, moments are in UTC."""
+def normalized(value: Any) -> Any:
+    """Return a value in canonical form: NaN equals NaN, zero has no sign, times are in UTC."""
     if isinstance(value, dict):
-        return {name: plain(value[name]) for name in sorted(value)}
+        return {name: normalized(value[name]) for name in sorted(value)}
     if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
+        return [normalized(each) for each in value]
     if isinstance(value, float):
         return value + 0.0
     if isinstance(value, Decimal):

@@ -1,4 +1,4 @@
-"""The simulator's market, gone wild: nasty values, messages of several versions, and a record of all it said."""
+"""The simulator's market with nasty values, messages of several versions, and a record of all sent messages."""
 
 from __future__ import annotations
 
@@ -35,33 +35,33 @@ _NOTES = ("", "négocié", "\0", "it's", "${x}", "\U0001d11e", "x" * 300, "\n")
 BAD, UNREADABLE = "négo".encode(), b"n\xff\xfego"
 
 
-class Said(NamedTuple):
-    """One message, as the values that were put into it."""
+class SentMessage(NamedTuple):
+    """One message, by its values before encoding."""
 
     name: str
     values: Mapping[str, Any]
     version: int
     is_bad: bool
-    """Its text is none."""
+    """Its text cannot be decoded."""
 
 
 class WildMarket(Market):
-    """A market that remembers what it says.
+    """A market that records its messages.
 
     Args:
-        version: Of the messages; None for any of 0 and 1, one after another.
-        bad_notes: Some notes are no text.
+        version: Version of the messages; None for 0 or 1 at random.
+        bad_notes: Some notes are not decodable text.
     """
 
     def __init__(self, rng: Random, *, version: int | None, bad_notes: bool) -> None:
         self.newest: Schema = load_schema(NEWER.encode(), file="newer")
         super().__init__(self.newest, seed=rng.randrange(1 << 30), clock=lambda: self._wild.choice(TIMES))
         self._wild, self.version, self._bad_notes = Random(rng.random()), version, bad_notes
-        self.said: list[Said] = []
+        self.sent: list[SentMessage] = []
 
     @property
     def levels(self) -> Mapping[tuple[int, str, int], Mapping[str, Any]]:
-        """The books as they stand."""
+        """The current books."""
         return {tuple(at): quote for at, quote in self._book.items()}
 
     def _quote(self, at: Any) -> dict[str, Any]:
@@ -74,18 +74,18 @@ class WildMarket(Market):
 
     def _encoded(self, name: str, values: Mapping[str, Any]) -> bytes:
         version = self._wild.choice([0, 1]) if self.version is None else self.version
-        told, bad = dict(values), False
+        fields, bad = dict(values), False
         if name == "Trade":
-            told["note"] = self._wild.choice(_NOTES)
+            fields["note"] = self._wild.choice(_NOTES)
             bad = self._bad_notes and version > 0 and self._wild.random() < 0.3
-            told |= {"note": BAD.decode()} if bad else {}
-        body = encode(self.newest, name, {**told, **_newest_values(name, told, self._wild)}, version=version)
-        self.said.append(Said(name, told, version, bad))
+            fields |= {"note": BAD.decode()} if bad else {}
+        body = encode(self.newest, name, {**fields, **_newest_values(name, fields, self._wild)}, version=version)
+        self.sent.append(SentMessage(name, fields, version, bad))
         return body.replace(BAD, UNREADABLE) if bad else body
 
 
-def _newest_values(name: str, told: Mapping[str, Any], rng: Random) -> dict[str, Any]:
-    """Return what version 2 has besides."""
+def _newest_values(name: str, fields: Mapping[str, Any], rng: Random) -> dict[str, Any]:
+    """Return the fields that version 2 adds."""
     if name == "BookUpdate":
-        return {"entries": [{**entry, "venue": rng.randrange(9)} for entry in told["entries"]]}
+        return {"entries": [{**entry, "venue": rng.randrange(9)} for entry in fields["entries"]]}
     return {"fee": -1, "more": "?"} if name == "Trade" else {}

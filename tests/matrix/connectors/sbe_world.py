@@ -1,4 +1,4 @@
-"""A market's stream of SBE messages, over TCP or in a file: its settings, and what tables of it must come to."""
+"""World of SBE: a market's messages over TCP or in a file, feed settings, and the expected silver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from silverfold.connectors.sbe.options import SbeOptions, SbeTable
 from silverfold.connectors.sbe.server import MarketServer
 from silverfold.connectors.wire.framing.known import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
-from tests.matrix.connectors.sbe_market import BAD, NEWEST, OLDER, TEXT, Said, WildMarket
+from tests.matrix.connectors.sbe_market import BAD, NEWEST, OLDER, TEXT, SentMessage, WildMarket
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.world import FEED, HISTORY, HISTORY_LAW, RULES, SWIFT, Expected, Row, World, expect, split
 from tests.matrix.oracle import Rule
@@ -29,13 +29,13 @@ SPACE = Space(
     feed={
         "place": ("tcp", "file"),
         "framing": ("sofh", "cme-mdp3", "b3-umdf", "memx", "coinbase-orders", "deephaven", "packed"),
-        # who writes which version: upgrade: the older schema is replaced by its next version, then the writer follows
+        # versions of the messages; upgrade: the schema is replaced by its next version, then the writer follows
         "versions": ("same", "older", "mixed", "newer", "upgrade"),
         "notes": ("good", "bad"),
         "max_message": ("any", "8192"),
     },
     table={
-        # states: of price levels, by operation or as they were told last; of securities; of each one's last trade
+        # states: price levels by operation or by last message; securities; the last trade of each security
         "kind": ("book", "upserts", "last", "securities", "trades", "entries", "messages"),
         "lists": ("names", "listed", "deletes-update"),
         "with": ("all", "none"),
@@ -100,16 +100,16 @@ def _is_known(c: Choice) -> bool:
     return c["versions"] in ("same", "older", "mixed")
 
 
-class _Told(NamedTuple):
-    """A row as one message told it."""
+class _RowChange(NamedTuple):
+    """A row as sent in one message."""
 
     op: str
     row: Row
-    """The columns that the message has."""
+    """The columns in the message."""
 
 
 class SbeWorld(World):
-    """A market that speaks to one receiver, or into a file."""
+    """A market that sends to one receiver, or writes to a file."""
 
     def __init__(self, folder: Path, settings: Settings, rng: Random) -> None:
         super().__init__(CONNECTOR, folder, settings, rng)
@@ -145,7 +145,7 @@ class SbeWorld(World):
         return Feed(FEED, "sbe", address, validated(SbeOptions, options, file="test"), tables, **SWIFT)
 
     def change(self) -> None:
-        """Let some messages happen."""
+        """Send some messages."""
         for _ in range(self.rng.randint(1, 5)):
             if self._server is None:
                 self._write(self.market.change().body)
@@ -154,7 +154,7 @@ class SbeWorld(World):
                 self._server.change()
 
     def disturb(self) -> None:
-        """Break the connection, end the receiver or let it die, or put the next version of the schema in place."""
+        """Break the connection, stop the receiver or let it die, or install the next schema version."""
         if self._versions == "upgrade" and not self._upgraded and self.rng.random() < 0.6:
             self._upgrade()
         elif self._server is None and self.rng.random() < 0.5:
@@ -166,36 +166,36 @@ class SbeWorld(World):
             self._restart()
 
     def rest(self) -> None:
-        """See `World.rest`. By then each table has the columns of the schema's next version."""
+        """See `World.rest`. Afterwards each table has the columns of the schema's next version."""
         if self._versions == "upgrade":
             if not self._upgraded:
                 self._upgrade()
-            while not any(said.name == "Trade" for said in self.market.said[self._upgraded_at :]):
+            while not any(message.name == "Trade" for message in self.market.sent[self._upgraded_at :]):
                 self.change()
         self._settle()
 
     def _settle(self) -> None:
-        """Wait until all messages have landed, each once."""
+        """Wait until all messages have landed; assert that each landed once."""
         self._write()
         if self._server is not None:
             self._connected()
-        self.wait_until(lambda: self._count() >= len(self.market.said), "all messages")
-        assert self._count() == len(self.market.said)
+        self.wait_until(lambda: self._count() >= len(self.market.sent), "all messages")
+        assert self._count() == len(self.market.sent)
 
     def expected(self, table: str) -> Expected:
         """See `World.expected`."""
         choice = self.chosen[table]
-        kind, known = choice["kind"], [said for said in self.market.said if not _is_left_out(said, choice)]
+        kind, known = choice["kind"], [message for message in self.market.sent if not _is_left_out(message, choice)]
         if kind not in _KEYED:
-            rows = [_whole(told.row, kind, choice) for said in known for told in _rows_of(said, choice)]
+            rows = [_whole(change.row, kind, choice) for message in known for change in _rows_of(message, choice)]
             return Expected(rows, ignored=("_position", "_ordinal"))
-        state = _folded((told for said in known for told in _rows_of(said, choice)), _KEYS.get(kind, _LEVEL))
+        state = _folded((change for message in known for change in _rows_of(message, choice)), _KEYS.get(kind, _LEVEL))
         rows = [_whole(row, kind, choice) for row in state.values()]
         if kind == "book" and choice["lists"] != "deletes-update" and self._server is None:
             assert state.keys() == self.market.levels.keys()
             assert all(state[at]["size"] == quote["size"] for at, quote in self.market.levels.items())
-        silver, aside = split(rows, choice, _RULES[kind].met)
-        return Expected(silver, aside, history=choice["history"] == "2")
+        silver, side_rows = split(rows, choice, _RULES[kind].met)
+        return Expected(silver, side_rows, history=choice["history"] == "2")
 
     def _connected(self) -> None:
         server = self._server
@@ -209,21 +209,21 @@ class SbeWorld(World):
         self.receive()
 
     def _upgrade(self) -> None:
-        """Put the next version in place of the schema, and let the writer follow."""
+        """Replace the schema by its next version, then switch the writer to it."""
         self._settle()
         new = self.folder / "next.xml"
         new.write_text(TEXT)
         new.replace(self._schema)
-        self.market.version, self._upgraded, self._upgraded_at = 1, True, len(self.market.said)
+        self.market.version, self._upgraded, self._upgraded_at = 1, True, len(self.market.sent)
         self._restart()
 
     def _write(self, *bodies: bytes) -> None:
-        """Add messages to the file; of the last one, a part may wait for the next call."""
+        """Append messages to the file; part of the last one may be deferred to the next call."""
         octets = self._unwritten + self._writer.write(list(bodies))
-        kept = self.rng.randrange(1, 9) if bodies and self.rng.random() < 0.3 else 0
+        withheld = self.rng.randrange(1, 9) if bodies and self.rng.random() < 0.3 else 0
         with self._file.open("ab") as file:
-            file.write(octets[: len(octets) - kept])
-        self._unwritten = octets[len(octets) - kept :]
+            file.write(octets[: len(octets) - withheld])
+        self._unwritten = octets[len(octets) - withheld :]
 
     def _count(self) -> int:
         return sum(frame.kind == "data" for frame in self.landed())
@@ -246,32 +246,32 @@ def _table(choice: Choice) -> dict[str, Any]:
     return settings | ({"operation": "action", **_LISTS[choice["lists"]]} if kind == "book" else {})
 
 
-def _is_left_out(said: Said, choice: Choice) -> bool:
-    if said.name != _TEMPLATES.get(choice["kind"], "BookUpdate"):
+def _is_left_out(message: SentMessage, choice: Choice) -> bool:
+    if message.name != _TEMPLATES.get(choice["kind"], "BookUpdate"):
         return True
-    return said.is_bad and choice["text"] == "strict"
+    return message.is_bad and choice["text"] == "strict"
 
 
-def _rows_of(said: Said, choice: Choice) -> Iterator[_Told]:
-    """Yield the rows that a message tells, each with the columns that its version has."""
-    kind, values = choice["kind"], said.values
+def _rows_of(message: SentMessage, choice: Choice) -> Iterator[_RowChange]:
+    """Yield the rows in a message, each with the columns of the message's version."""
+    kind, values = choice["kind"], message.values
     if kind in ("trades", "last"):
-        yield _Told("update", _trade(said, choice))
+        yield _RowChange("update", _trade(message, choice))
     elif kind == "securities":
-        yield _Told("update", {**values, "tick": _price(values["tick"], choice)})
+        yield _RowChange("update", {**values, "tick": _price(values["tick"], choice)})
     elif kind == "messages":
-        entries = [{"orders": None, **_entry(entry, said, choice)} for entry in values["entries"]]
+        entries = [{"orders": None, **_entry(entry, message, choice)} for entry in values["entries"]]
         inside = {"entries": entries} if choice["groups"] == "arrays" else {}
-        yield _Told("insert", {"transactTime": _time(values["transactTime"], choice), **inside})
+        yield _RowChange("insert", {"transactTime": _time(values["transactTime"], choice), **inside})
     else:
         around = {"transactTime": _time(values["transactTime"], choice)} if choice["with"] == "all" else {}
         for entry in values["entries"]:
             op = _OPS[entry["action"]] if kind == "book" else "update"
-            is_kept = op == "delete" and choice["lists"] == "deletes-update"
-            yield _Told("update" if is_kept else op, {**around, **_entry(entry, said, choice)})
+            is_update = op == "delete" and choice["lists"] == "deletes-update"
+            yield _RowChange("update" if is_update else op, {**around, **_entry(entry, message, choice)})
 
 
-def _folded(every: Iterator[_Told], keys: tuple[str, ...]) -> dict[tuple[Any, ...], Row]:
+def _folded(every: Iterator[_RowChange], keys: tuple[str, ...]) -> dict[tuple[Any, ...], Row]:
     state: dict[tuple[Any, ...], Row] = {}
     for op, row in every:
         key = tuple(row[name] for name in keys)
@@ -283,20 +283,20 @@ def _folded(every: Iterator[_Told], keys: tuple[str, ...]) -> dict[tuple[Any, ..
 
 
 def _whole(row: Row, kind: str, choice: Choice) -> Row:
-    """Return a row with NULL in what it was never told."""
+    """Return a row with NULL in columns never sent."""
     later = {"trades": "note", "last": "note", "book": "orders", "upserts": "orders", "entries": "orders"}.get(kind)
     return row if later is None else {later: None, **row}
 
 
-def _entry(entry: Row, said: Said, choice: Choice) -> Row:
+def _entry(entry: Row, message: SentMessage, choice: Choice) -> Row:
     row = {**entry, "price": _price(entry["price"], choice)}
-    if said.version < 1:
+    if message.version < 1:
         del row["orders"]
     return row
 
 
-def _trade(said: Said, choice: Choice) -> Row:
-    values = dict(said.values)
+def _trade(message: SentMessage, choice: Choice) -> Row:
+    values = dict(message.values)
     names = sorted(values["conditions"])
     bits = sum(1 << _CHOICES.index(name) for name in names)
     row = {
@@ -306,9 +306,9 @@ def _trade(said: Said, choice: Choice) -> Row:
         "price": _price(values["price"], choice),
         "conditions": names if choice["sets"] == "names" else bits,
     }
-    if said.version < 1:
+    if message.version < 1:
         del row["note"]
-    elif said.is_bad:
+    elif message.is_bad:
         row["note"] = BAD.decode().replace("é", "\ufffd\ufffd")
     return row
 

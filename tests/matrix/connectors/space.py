@@ -1,7 +1,7 @@
-"""Combines a connector's settings so that every pair of values occurs: those of a feed, and those of its tables.
+"""Pairwise combinations of a connector's settings: those of a feed and those of its tables.
 
-A history has one feed with several tables, so that they share what a build costs. Settings are written as
-``feed|table|table``, each part with what differs from the tamest values: ``framing=b3-umdf|kind=book,history=2|-``.
+A history has one feed with several tables, which share the cost of a build. Settings are written as
+``feed|table|table``, each part with its values that differ from the tamest: ``framing=b3-umdf|kind=book,history=2|-``.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import TypeAlias
 Choice: TypeAlias = dict[str, str]
 """A value for each parameter."""
 Parameters: TypeAlias = Mapping[str, tuple[str, ...]]
-"""The values of each parameter, the tamest first."""
+"""Values of each parameter, the tamest first."""
 Law: TypeAlias = tuple[str, Callable[[Choice], bool]]
-"""Why something does not go together, and what holds of all that does."""
+"""Reason of an incompatibility, and a predicate that all compatible choices meet."""
 Pair: TypeAlias = tuple[tuple[str, str], tuple[str, str]]
 
 _TRIES = 400
-"""Draws after which a pair is taken to be impossible."""
+"""Draws after which a pair is considered impossible."""
 _CANDIDATES = 12
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What one history is made of."""
+    """Settings of one history."""
 
     feed: Choice
     tables: tuple[Choice, ...]
@@ -44,9 +44,9 @@ class Space:
     """A connector's parameters.
 
     Args:
-        feed, table: Parameters, of which none has a name in both.
-        laws: Each is of one table and its feed.
-        tables: How many a history has.
+        feed, table: Parameters; their names are disjoint.
+        laws: Each applies to one table and its feed.
+        tables: Number of tables in a history.
     """
 
     feed: Parameters
@@ -56,15 +56,15 @@ class Space:
 
     @cached_property
     def every(self) -> Parameters:
-        """The parameters of a table and its feed."""
+        """Parameters of a table and its feed."""
         return {**self.feed, **self.table}
 
     def refused(self, choice: Choice) -> str | None:
-        """Return why a table and its feed do not go together; None when they do."""
+        """Return why a table and its feed are incompatible; None if they are not."""
         return next((reason for reason, holds in self.laws if not holds(choice)), None)
 
     def sample(self) -> list[Settings]:
-        """Return settings in which every pair of values occurs that can; the same each time."""
+        """Return settings that cover every possible pair of values; deterministic."""
         rng, rows = random.Random(0), list[Settings]()
         left = self.possible_pairs()
         while left:
@@ -74,7 +74,7 @@ class Space:
         return rows
 
     def possible_pairs(self) -> set[Pair]:
-        """Return every pair of values that can go together."""
+        """Return all compatible pairs of values."""
         rng = random.Random(0)
         every = {
             ((one, value), (other, another))
@@ -85,25 +85,25 @@ class Space:
         return {pair for pair in sorted(every) if self._completed(rng, dict(pair)) is not None}
 
     def drawn(self, rng: random.Random) -> Settings:
-        """Return any settings."""
+        """Return random settings."""
         return self._with(rng, [{} for _ in range(self.tables)])
 
     def parsed(self, text: str) -> Settings:
-        """Return the settings that a text names, the others as tame as they come."""
+        """Parse settings; parameters that are not named get their tamest value."""
         feed, *tables = [
             dict(part.split("=", 1) for part in each.split(",") if "=" in part) for each in text.split("|")
         ]
         return Settings({**_tamest(self.feed), **feed}, tuple({**_tamest(self.table), **table} for table in tables))
 
     def written(self, settings: Settings) -> str:
-        """Return what differs from the tamest, as `parsed` reads it."""
+        """Return the values that differ from the tamest, in the form parsed by `parsed`."""
         return "|".join([_differing(self.feed, settings.feed), *(_differing(self.table, t) for t in settings.tables)])
 
     def _covering(self, rng: random.Random, left: Sequence[Pair]) -> Settings:
         return self._with(rng, [dict(rng.choice(left)) for _ in range(self.tables)])
 
     def _with(self, rng: random.Random, wanted: Iterable[Choice]) -> Settings:
-        """Return settings whose tables have these values where they go with the feed that the first one brings."""
+        """Return settings whose tables have these values, as far as they are compatible with the feed of the first."""
         feed: Choice = {}
         tables = []
         for each in wanted:
@@ -114,7 +114,7 @@ class Space:
         return Settings(feed, tuple(tables))
 
     def _completed(self, rng: random.Random, known: Choice) -> Choice | None:
-        """Return a table and its feed that have these values."""
+        """Return a choice for a table and its feed with these values, if one is found."""
         for _ in range(_TRIES):
             found = {name: known.get(name) or rng.choice(values) for name, values in self.every.items()}
             if self.refused(found) is None:

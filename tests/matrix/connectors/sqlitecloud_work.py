@@ -1,4 +1,4 @@
-"""The database that the simulator serves, and transactions that change it at random."""
+"""The database served by the simulator, and random transactions on it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS: Mapping[str, Mapping[str, str]] = {
     "pair": {"nr": "bigint"},
     "tag": {},
 }
-"""Types of silver's columns by those that the database declares, where they are not text."""
+"""Types of silver columns that are not text, by table and column."""
 
 Sql = tuple[str, tuple[Any, ...]]
 
@@ -40,11 +40,11 @@ _KEYS_OF_TAGS = ("a", "A", "b", "B", "é", "É", "z z")
 
 
 class Work:
-    """Statements.
+    """Draws random statements.
 
     Args:
-        exact: Prices are numbers.
-        ascii_blobs: Blobs are ASCII text.
+        exact: Prices are always numbers.
+        ascii_blobs: Blobs contain ASCII text only.
     """
 
     def __init__(self, rng: Random, *, exact: bool, ascii_blobs: bool) -> None:
@@ -56,12 +56,12 @@ class Work:
             self._values["cover"] += (b"\xff\xfe",)
 
     def number(self) -> int:
-        """Return a number that was not there before."""
+        """Return a number not used before."""
         self._numbers += 1
         return self._numbers
 
     def transaction(self) -> list[Sql]:
-        """Return the statements of one transaction; any of them may be refused."""
+        """Return the statements of one transaction; any of them may fail."""
         return [
             each
             for _ in range(self._rng.randint(1, 4))
@@ -81,8 +81,8 @@ class Work:
             names = ", ".join(("id", *columns))
             yield f"{verb} INTO artist({names}) VALUES (?{', ?' * len(columns)})", (a, *map(self._value, columns))
         elif kind <= 3:
-            told = ", ".join(f"{name} = ?" for name in some)
-            yield f"UPDATE artist SET {told} WHERE id BETWEEN ? AND ?", (*map(self._value, some), a, a + 2)
+            assignments = ", ".join(f"{name} = ?" for name in some)
+            yield f"UPDATE artist SET {assignments} WHERE id BETWEEN ? AND ?", (*map(self._value, some), a, a + 2)
         elif kind == 4:
             yield "UPDATE artist SET id = ?, n = 7 WHERE id = ?", (a, b)
         elif kind == 5:

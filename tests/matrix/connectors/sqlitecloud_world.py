@@ -1,4 +1,4 @@
-"""A server of an SQLite database: the feed's settings, and what silver tables of its tables must come to."""
+"""World of SQLite Cloud: a database server, feed settings, and the expected silver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
-from tests.matrix.connectors.history import plain
+from tests.matrix.connectors.history import normalized
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.sqlitecloud_work import DATABASE, KEYS, KINDS, SCHEMA, Work
 from tests.matrix.connectors.world import FEED, HISTORY, HISTORY_LAW, RULES, SWIFT, Expected, Row, World, expect, split
@@ -80,7 +80,7 @@ SPACE = Space(
 )
 
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-"""SQLite's NOCASE knows no other letters."""
+"""Case folding of SQLite's NOCASE collation: ASCII letters only."""
 _CHANNEL = "al;erts"
 _PROBE = "probe"
 _RULES = {
@@ -97,7 +97,7 @@ _TYPES: Mapping[tuple[str, str], Mapping[str, str]] = {
 
 
 class SqliteCloudWorld(World):
-    """A database behind a server, and what is said on a channel."""
+    """A database behind a server, and messages on a channel."""
 
     def __init__(self, folder: Path, settings: Settings, rng: Random) -> None:
         super().__init__(CONNECTOR, folder, settings, rng)
@@ -136,11 +136,11 @@ class SqliteCloudWorld(World):
 
     def pause(self) -> None:
         """See `World.pause`."""
-        self._heard()
+        self._await_messages()
         self.stop()
 
     def change(self) -> None:
-        """Commit transactions, and say something."""
+        """Commit transactions, and send channel messages."""
         self._listened()
         for _ in range(self.rng.randint(1, 3)):
             self._transact()
@@ -148,8 +148,8 @@ class SqliteCloudWorld(World):
                 self._say(self.rng.choice(["", "it's", "é\U0001d11e", "${x}", "x" * 400, '{"a": 1}']))
 
     def disturb(self) -> None:
-        """Break connections, end the receiver or let it die, restart the server, or add a column."""
-        self._heard()
+        """Break connections, stop the receiver or let it die, restart the server, or add a column."""
+        self._await_messages()
         drawn = self.rng.random()
         if not self._is_wide and drawn < 0.5:
             self._widen()
@@ -166,12 +166,12 @@ class SqliteCloudWorld(World):
             self.receive()
 
     def rest(self) -> None:
-        """See `World.rest`. Whoever waits in vain finds out by comparing.
+        """See `World.rest`. A timeout is ignored here: the comparison then fails.
 
-        What a snapshot had before it was notified may come later, and be for a moment what an older notification says:
-        so the last of them is waited for.
+        Notifications of changes that a snapshot already has may land after it, and set rows back for a moment: so wait
+        for the last notification.
         """
-        self._heard()
+        self._await_messages()
         try:
             self.wait_until(self._is_all_there, "all that the database holds")
             last = self._speak_up()
@@ -184,11 +184,11 @@ class SqliteCloudWorld(World):
         """See `World.expected`."""
         choice = self.chosen[table]
         if choice["of"] == "channel":
-            said = [{"payload": payload} for payload in self._spoken]
-            return Expected(said, ignored=("_position", "_ordinal", "sender"), shown=_without_probes)
+            messages = [{"payload": payload} for payload in self._spoken]
+            return Expected(messages, ignored=("_position", "_ordinal", "sender"), shown=_without_probes)
         rows = list(self._silver(choice))
-        silver, aside = split(rows, choice, _RULES[choice["of"]].met)
-        return Expected(silver, aside, history=choice["history"] == "2")
+        silver, side_rows = split(rows, choice, _RULES[choice["of"]].met)
+        return Expected(silver, side_rows, history=choice["history"] == "2")
 
     @property
     def _channels(self) -> bool:
@@ -230,7 +230,7 @@ class SqliteCloudWorld(World):
         run(session, "COMMIT" if self.rng.random() < 0.9 else "ROLLBACK")
 
     def _speak_up(self) -> str:
-        """Commit what every receiver hears of; return a text that is in each notification."""
+        """Commit a change of every table; return a text contained in each of its notifications."""
         number = self._work.number()
         text = f"k{number}"
         for name, columns in (("artist", "id, name"), ("pair", "nr, k"), ("tag", "told, name")):
@@ -238,8 +238,8 @@ class SqliteCloudWorld(World):
         return text
 
     def _is_notified(self, text: str) -> bool:
-        told = {frame.stream for frame in self.landed() if frame.kind == "data" and text.encode() in frame.body}
-        return told >= {self.chosen[name]["of"] for name in self._tables}
+        notified = {frame.stream for frame in self.landed() if frame.kind == "data" and text.encode() in frame.body}
+        return notified >= {self.chosen[name]["of"] for name in self._tables}
 
     def _widen(self) -> None:
         self._is_wide = True
@@ -247,7 +247,7 @@ class SqliteCloudWorld(World):
         self._speak_up()
 
     def _restart(self) -> None:
-        """End the server; while it is away, the file is written to."""
+        """Restart the server; write to the file in between."""
         port = self._server.port
         self._server.close()
         with closing(apsw.Connection(str(self._path))) as connection:
@@ -265,7 +265,7 @@ class SqliteCloudWorld(World):
             self._spoken.append(payload)
 
     def _listened(self) -> None:
-        """Wait until what is said on the channel lands."""
+        """Wait until messages on the channel land."""
         if not self._channels:
             return
         probe = f"{_PROBE} {self._work.number()}."
@@ -276,8 +276,8 @@ class SqliteCloudWorld(World):
 
         self.wait_until(lands, "a message")
 
-    def _heard(self) -> None:
-        """Wait until all that was said on the channel has landed."""
+    def _await_messages(self) -> None:
+        """Wait until all messages on the channel have landed."""
         self._listened()
         if self._channels:
             text = f"that was all {self._work.number()}."
@@ -296,11 +296,11 @@ class SqliteCloudWorld(World):
     def _has(self, table: str, last: int) -> bool:
         choice = self.chosen[table]
         try:
-            told = fold_bronze(LandedTable(self.places.bronze(FEED), CONNECTOR, self.feed, table, last)).expected().rows
+            rows = fold_bronze(LandedTable(self.places.bronze(FEED), CONNECTOR, self.feed, table, last)).expected().rows
         except SilverfoldError:
             return False
         blank = dict.fromkeys(stored_columns(self._path, choice["of"]))
-        return _counted({**blank, **row} for row in told) == _counted(self._silver(choice))
+        return _counted({**blank, **row} for row in rows) == _counted(self._silver(choice))
 
     def _silver(self, choice: Choice) -> Iterable[Row]:
         kinds = {**KINDS[choice["of"]], **_TYPES.get((choice["of"], choice["types"]), {})}
@@ -310,11 +310,13 @@ class SqliteCloudWorld(World):
 
 
 def _counted(rows: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    return Counter(repr(plain({name: value for name, value in row.items() if name != "_position"})) for row in rows)
+    return Counter(
+        repr(normalized({name: value for name, value in row.items() if name != "_position"})) for row in rows
+    )
 
 
 def stored_columns(path: Path, table: str) -> list[str]:
-    """Return the names of a table's columns as they are now."""
+    """Return the current column names of a table."""
     with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
         return [name for (name,) in connection.execute("SELECT name FROM pragma_table_info(?)", (table,))]
 
@@ -324,7 +326,7 @@ def _without_probes(row: Row) -> list[Row]:
 
 
 def _cell(kind: str, value: Any) -> Any:
-    """Return a value of SQLite's as silver has it."""
+    """Return an SQLite value in silver's form."""
     if value is None:
         return None
     if kind.startswith("decimal"):

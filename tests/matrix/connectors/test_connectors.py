@@ -1,4 +1,4 @@
-"""Each connector's own settings, combined in pairs: histories through its simulator, held against what that holds."""
+"""Pairwise combinations of each connector's settings: silver is compared with the simulator's own data."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from tests.matrix.connectors.cases import WORLDS, Case, case_of, sample
 from tests.matrix.connectors.space import Settings
 
 NIGHT = 40
-"""Histories of each connector at night: those of the sample, and others drawn at random."""
+"""Number of histories per connector at night: those of the sample, then random ones."""
 BY_DAY, ROUNDS = 2, 2
-"""Tables and rounds of the one history that each connector has by day."""
+"""Tables and rounds of the single history per connector by day."""
 
 
 def check(spark: SparkSession, case: Case) -> None:
@@ -29,7 +29,7 @@ def test_silver_is_what_the_source_holds(spark: SparkSession, connector: str) ->
 
 
 def _cheap(connector: str) -> int:
-    """Return the first case of the sample of which, by day, one table keeps history: each of its changes is merged."""
+    """Return the sample's first case with only one history table by day: each of its changes costs a merge."""
     histories = [[table["history"] for table in row.tables[:BY_DAY]].count("2") for row in sample(connector)]
     return histories.index(1)
 

@@ -1,4 +1,4 @@
-"""A vendor that posts the changes of a table of orders: the feed's settings, and what tables of it must come to."""
+"""World of webhooks: a vendor that posts changes of a table of orders, feed settings, and the expected silver."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SPACE = Space(
         "insert_absent": ("null", "keep", "error"),
         "inserts": ("whole", "partial"),
         "blob": ("base64", "hex", "text"),
-        # again: a request is posted twice, and a row that is there is inserted anew
+        # again: requests are posted twice, and existing rows are inserted again
         "again": ("no", "yes"),
         "dies": ("no", "yes"),
         "columns": ("same", "come up"),
@@ -83,28 +83,28 @@ _WILD_BODIES = (b"\xff\xfe", b"\x80")
 _LATER = ("Label", "unit price")
 
 
-class _Said(NamedTuple):
-    """One change that was posted."""
+class _PostedChange(NamedTuple):
+    """One posted change."""
 
     op: Op
     row: Row
 
 
 class WildOrders(Orders):
-    """The simulator's orders, with nasty values, and more than one row or less than a whole one in a webhook.
+    """The simulator's orders, with nasty values, several rows per webhook, and partial rows.
 
     Args:
-        names: Columns that are there from the start, beside the key.
+        names: Initial columns, besides the key.
     """
 
     def __init__(self, rng: Random, choice: Choice, action: str) -> None:
         super().__init__(seed=rng.randrange(1 << 30), action=action)
         self._wild, self._choice, self._later = Random(rng.random()), choice, list[str]()
-        self.said: list[_Said] = []
+        self.posted: list[_PostedChange] = []
 
     def change(self) -> bytes:
         """Change rows; return the body."""
-        if self._choice["columns"] == "come up" and len(self.said) > 10 and self._wild.random() < 0.1:
+        if self._choice["columns"] == "come up" and len(self.posted) > 10 and self._wild.random() < 0.1:
             self._later = list(_LATER)
         if self.rows and self._choice["again"] == "yes" and self._wild.random() < 0.15:
             return self._inserted([self._wild.choice(list(self.rows))])
@@ -118,23 +118,23 @@ class WildOrders(Orders):
     def _inserted(self, keys: range | list[int]) -> bytes:
         rows = [self._drawn() for _ in keys]
         names = list(rows[0])
-        if self._choice["inserts"] == "partial" and (self.said or self._choice["columns"] == "come up"):
+        if self._choice["inserts"] == "partial" and (self.posted or self._choice["columns"] == "come up"):
             names = self._wild.sample(names, self._wild.randint(0, len(names)))
         sent = [{**_keys(key), **{name: row[name] for name in names}} for key, row in zip(keys, rows, strict=True)]
         for row in sent:
             self.rows[row[KEY]] = row
-        return self._said("insert", sent)
+        return self._body("insert", sent)
 
     def _update(self, key: int) -> bytes:
         drawn = self._drawn()
         names = self._wild.sample(list(drawn), self._wild.randint(1, len(drawn)))
         sent = {**_keys(key), **{name: drawn[name] for name in names}}
         self.rows[key] = {**self.rows[key], **sent}
-        return self._said("update", [sent])
+        return self._body("update", [sent])
 
     def _delete(self, key: int) -> bytes:
         del self.rows[key]
-        return self._said("delete", [_keys(key)])
+        return self._body("delete", [_keys(key)])
 
     def _drawn(self) -> Row:
         bodies = (*_BODIES, *(() if self._choice["blob"] == "text" else _WILD_BODIES))
@@ -146,19 +146,19 @@ class WildOrders(Orders):
             **{name: self._wild.choice([None, "x", 5]) for name in self._later},
         }
 
-    def _said(self, op: Op, rows: list[Row]) -> bytes:
-        self.said += [_Said(op, row) for row in rows]
-        values = [[self._spelt(value) for value in row.values()] for row in rows]
+    def _body(self, op: Op, rows: list[Row]) -> bytes:
+        self.posted += [_PostedChange(op, row) for row in rows]
+        values = [[self._json_value(value) for value in row.values()] for row in rows]
         sent: dict[str, Any] = {"type": op, "database": DATABASE, "table": TABLE, "column": list(rows[0])}
         sent["data"] = values[0] if len(values) == 1 and self._wild.random() < 0.5 else values
         return json.dumps(sent, ensure_ascii=self._wild.random() < 0.5).encode()
 
-    def _spelt(self, value: Any) -> Any:
+    def _json_value(self, value: Any) -> Any:
         return blob_text(value, self._choice["blob"]) if isinstance(value, bytes) else value
 
 
 class WebhooksWorld(World):
-    """A vendor, and a receiver that listens to it."""
+    """A vendor and the receiver of its webhooks."""
 
     def __init__(self, folder: Path, settings: Settings, rng: Random) -> None:
         super().__init__(CONNECTOR, folder, settings, rng)
@@ -180,8 +180,8 @@ class WebhooksWorld(World):
         else:
             options |= {"secret": {"env": _VARIABLE}, "header": _HEADER, **_SIGNED[chosen["signed"]]}
         tables = {name: validated(WebhookTable, _table(choice), file="test") for name, choice in self.chosen.items()}
-        asked = validated(WebhookOptions, {"database": DATABASE, **options}, file="test")
-        return Feed(FEED, "sqlitecloud_webhooks", f"127.0.0.1:{self._port}", asked, tables, **SWIFT)
+        feed_options = validated(WebhookOptions, {"database": DATABASE, **options}, file="test")
+        return Feed(FEED, "sqlitecloud_webhooks", f"127.0.0.1:{self._port}", feed_options, tables, **SWIFT)
 
     def change(self) -> None:
         """Post some webhooks."""
@@ -191,7 +191,7 @@ class WebhooksWorld(World):
                 self._vendor.post(body)
 
     def disturb(self) -> None:
-        """Post what no table is of, or what must not be taken; end the receiver, or let it die."""
+        """Post changes of unknown tables or invalid requests; stop the receiver, or let it die."""
         drawn = self.rng.random()
         if drawn < 0.3:
             self._vendor.post(json.dumps({"type": "delete", "database": "other", "table": TABLE}).encode())
@@ -206,7 +206,7 @@ class WebhooksWorld(World):
             self.receive()
 
     def rest(self) -> None:
-        """See `World.rest`: what is taken has landed."""
+        """See `World.rest`: accepted webhooks have landed already."""
 
     def expected(self, table: str) -> Expected:
         """See `World.expected`."""
@@ -216,8 +216,8 @@ class WebhooksWorld(World):
             held = {key: dict.fromkeys(self._columns()) | row for key, row in self._orders.rows.items()}
             assert held == state, "the vendor's own table"
         rows = [self._silver(row, choice) for row in state.values()]
-        silver, aside = split(rows, choice, _RULE.met)
-        return Expected(silver, aside, history=choice["history"] == "2")
+        silver, side_rows = split(rows, choice, _RULE.met)
+        return Expected(silver, side_rows, history=choice["history"] == "2")
 
     @property
     def _url(self) -> str:
@@ -230,23 +230,23 @@ class WebhooksWorld(World):
         return self.enter_context(source)
 
     def _die(self) -> None:
-        """Let the receiver die of the commit of a webhook, which is posted until another one takes it."""
+        """Let the receiver die at the commit of a webhook, which is posted again until the next receiver accepts it."""
         posting = threading.Thread(target=self._vendor.post, args=(self._orders.change(),))
         self.let_die(posting.start)
         posting.join()
 
     def _columns(self) -> Iterator[str]:
-        return iter(dict.fromkeys(name for said in self._orders.said for name in said.row))
+        return iter(dict.fromkeys(name for change in self._orders.posted for name in change.row))
 
     def _folded(self) -> dict[int, Row]:
-        """Return the rows that follow from what was posted."""
+        """Return the rows that result from the posted changes."""
         state: dict[int, Row] = {}
-        keeps, blank = self.settings.feed["insert_absent"] == "keep", dict.fromkeys(self._columns())
-        for op, row in self._orders.said:
+        retains_absent, blank = self.settings.feed["insert_absent"] == "keep", dict.fromkeys(self._columns())
+        for op, row in self._orders.posted:
             if op == "delete":
                 state.pop(row[KEY], None)
             else:
-                before = state.get(row[KEY], {}) if op == "update" or keeps else {}
+                before = state.get(row[KEY], {}) if op == "update" or retains_absent else {}
                 state[row[KEY]] = {**blank, **before, **row}
         return state
 
@@ -268,13 +268,13 @@ class WebhooksWorld(World):
 
 
 def _soon(_seconds: float) -> bool:
-    """Wait a moment: nobody stops the vendor."""
+    """Wait briefly instead of the given time; the vendor is never stopped."""
     time.sleep(0.02)
     return False
 
 
 def blob_text(value: bytes, form: str) -> str:
-    """Return how a webhook spells a blob."""
+    """Return a blob as encoded in a webhook."""
     if form == "text":
         return value.decode()
     return value.hex() if form == "hex" else base64.b64encode(value).decode()

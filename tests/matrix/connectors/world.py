@@ -1,4 +1,4 @@
-"""What a connector's world is to a history: a source that changes, a feed of it, and what silver must come to."""
+"""Base of the connectors' worlds: a changing source, its feed, and the expected silver."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ from silverfold.pipelines.places import Places
 from tests.matrix.connectors.space import Choice, Settings
 from tests.matrix.oracle import Rule
 from tests.support.landing import Landed, landed
+from tests.support.polling import wait_until
 from tests.support.receiver_thread import ReceiverThread
-from tests.support.waiting import wait_until
 
 Row: TypeAlias = dict[str, Any]
 
 FEED = "feed"
 SWIFT = {"commit": Commit(interval_ms=20), "reconnect": Reconnect(first=0.01, longest=0.05)}
-"""Of a feed: waits for next to nothing."""
+"""Feed settings with minimal delays."""
 
 TRUE = Rule("TRUE", lambda _row: True)
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What one table must come to.
+    """Expected state of one table.
 
     Args:
-        rows: What silver has.
-        aside: Rows of the source that fail a rule which keeps them out.
-        ignored: Columns of ours that say nothing of the source.
-        history: The versions that stand are the rows.
-        shown: Puts a row of silver into the form of those expected; it may become several, or none.
+        rows: Rows of silver.
+        side_rows: Rows of the source that fail a quarantine rule.
+        ignored: Columns of the engine that do not come from the source.
+        history: The table keeps history, whose current versions equal the rows.
+        shown: Converts a row of silver to the form of ``rows``: to one, several or no rows.
     """
 
     rows: Sequence[Row]
-    aside: Sequence[Row] = ()
+    side_rows: Sequence[Row] = ()
     ignored: Sequence[str] = ("_position",)
     history: bool = False
     shown: Callable[[Row], Iterable[Row]] = lambda row: [row]
 
 
 class World(ExitStack):
-    """One connector's source, and a receiver of its feed. What is opened is closed with it.
+    """A connector's source, and the receiver of its feed. Closes what it opened on exit.
 
     Args:
-        connector: The real one.
-        folder: For the source's files and the warehouse.
-        rng: Draws all that happens at the source.
+        connector: The real connector.
+        folder: Folder for the source's files and the warehouse.
+        rng: Draws all events at the source.
     """
 
     def __init__(self, connector: Connector, folder: Path, settings: Settings, rng: Random) -> None:
@@ -66,31 +66,31 @@ class World(ExitStack):
     @property
     @abstractmethod
     def feed(self) -> Feed:
-        """The feed as it is set now."""
+        """The feed with its current settings."""
 
     @abstractmethod
     def change(self) -> None:
-        """Let a few things happen at the source."""
+        """Make a few changes at the source."""
 
     @abstractmethod
     def disturb(self) -> None:
-        """Let connections break, the receiver end or die, or the source's schema change."""
+        """Break connections, stop the receiver or let it die, or change the source's schema."""
 
     @abstractmethod
     def rest(self) -> None:
-        """Wait until everything that the source has said has landed."""
+        """Wait until everything that the source has sent has landed."""
 
     @abstractmethod
     def expected(self, table: str) -> Expected:
-        """Return what a table must be, from what the source itself holds now."""
+        """Return the expected state of a table, from the current state of the source."""
 
     @property
     def keeps_time(self) -> bool:
-        """The source sends snapshots by the clock: while a build runs, there would be too many."""
+        """Whether the source sends snapshots periodically: too many would land while a build runs."""
         return False
 
     def pause(self) -> None:
-        """Stop the receiver while nothing is on its way."""
+        """Stop the receiver once nothing is in flight."""
         self.stop()
 
     def receive(self) -> None:
@@ -98,13 +98,13 @@ class World(ExitStack):
         self._receiver = ReceiverThread(self.feed, self.connector, self.places, self.rng)
 
     def stop(self) -> None:
-        """Stop the receiver, if there is one. It must not have failed."""
+        """Stop the receiver, if running. It must not have failed."""
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.stop()
 
     def let_die(self, change: Callable[[], object]) -> None:
-        """Let the receiver die of the commit in which it lands a change; then start another."""
+        """Let the receiver die at the commit that lands a change; then start another."""
         assert self._receiver is not None
         with self._receiver.dies(after=self.rng.random() < 0.5):
             change()
@@ -115,7 +115,7 @@ class World(ExitStack):
         return landed(self.places.bronze(FEED))
 
     def wait_until(self, met: Callable[[], object], what: str) -> None:
-        """Wait for what needs the disk to be looked at."""
+        """Wait for a condition that reads the disk, polling slowly."""
         wait_until(met, what, pause=0.03, seconds=30)
 
     def __enter__(self) -> Self:
@@ -124,7 +124,7 @@ class World(ExitStack):
 
 
 def split(rows: Iterable[Row], choice: Choice, met: Callable[[Row], bool]) -> tuple[list[Row], list[Row]]:
-    """Return the rows that are in silver and those that are aside, where the table's rule quarantines."""
+    """Return the rows of silver and those of the side table, which has rows only if the table's rule quarantines."""
     every = list(rows)
     if choice["rules"] != "quarantine":
         return every, []
@@ -132,7 +132,7 @@ def split(rows: Iterable[Row], choice: Choice, met: Callable[[Row], bool]) -> tu
 
 
 def expect(choice: Choice, rule: Rule) -> dict[str, Any]:
-    """Return the setting ``expect``; a rule that would stop the table is one that every row meets."""
+    """Return the setting ``expect``; a rule that would hold the table is replaced by one that every row meets."""
     if choice["rules"] == "none":
         return {}
     sql = TRUE.sql if choice["rules"] == "fail" else rule.sql

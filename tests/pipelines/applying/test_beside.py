@@ -22,9 +22,9 @@ from silverfold.pipelines.upkeep.beginnings import REBUILT
 from silverfold.pipelines.verifying.verify import Verdict
 from tests.pipelines.test_passed_over import HISTORY, Tried
 from tests.support.deaths import Died, dying
-from tests.support.kept import Kept, rows_of
-from tests.support.telling import change
-from tests.support.told import FEED, STREAM, ToldConnector, gone, put
+from tests.support.stub_connector import FEED, STREAM, StubConnector, gone, put
+from tests.support.stub_warehouse import change
+from tests.support.versioned_table import VersionedTable, rows_of
 
 NOTE = CommitNote(feed=FEED, table=STREAM, epoch=1, first_position=1, last_position=5, replaced=False, updates=1)
 
@@ -62,8 +62,8 @@ def test_the_newest_version_with_the_rows_of_the_one_that_is_named_counts(
                 note = replace(NOTE, notes={REBUILT: 1})
             case _:
                 note = NOTE if commit == "ours" else None
-        told = None if note is None else CommitProperties(custom_metadata={"userMetadata": note.to_json()})
-        write_deltalake(place.url, pa.table({"k": [1]}), mode="append", commit_properties=told)
+        properties = None if note is None else CommitProperties(custom_metadata={"userMetadata": note.to_json()})
+        write_deltalake(place.url, pa.table({"k": [1]}), mode="append", commit_properties=properties)
 
     found = find_beside(place, named)
 
@@ -83,36 +83,36 @@ def test_a_version_that_a_power_cut_emptied_is_gone(tmp_path: Path, later: int) 
 
 
 @pytest.fixture
-def told(spark: SparkSession, warehouse: Path) -> Tried:
-    return Tried(spark, warehouse, ToldConnector())
+def tried(spark: SparkSession, warehouse: Path) -> Tried:
+    return Tried(spark, warehouse, StubConnector())
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("other", ["takes back", "builds"])
 def test_a_builder_that_comes_between_history_and_table_takes_nothing_from_the_one_that_is_at_work(
-    told: Tried, monkeypatch: pytest.MonkeyPatch, other: str
+    tried: Tried, monkeypatch: pytest.MonkeyPatch, other: str
 ) -> None:
-    told.snapshot(b=1)
-    assert told.build(**HISTORY) == {}
-    told.history.update([change("update", 1, b=2)])
-    told.history.land()
+    tried.snapshot(b=1)
+    assert tried.build(**HISTORY) == {}
+    tried.history.update([change("update", 1, b=2)])
+    tried.history.land()
     write_table, busy = write._write_table, iter([True])
 
     def overtaken(*given: Any) -> None:
         if next(busy, False):
-            second = told.started(**HISTORY)
+            second = tried.started(**HISTORY)
             second.tables[STREAM].settle() if other == "takes back" else second.step(STREAM)
         write_table(*given)
 
     monkeypatch.setattr(write, "_write_table", overtaken)
-    assert told.build(**HISTORY) == {}
-    between = (told.rows(), told.verdicts())
-    told.history.update([change("update", 1, b=3), change("delete", 2)])
-    assert told.build(**HISTORY) == {}
+    assert tried.build(**HISTORY) == {}
+    between = (tried.rows(), tried.verdicts())
+    tried.history.update([change("update", 1, b=3), change("delete", 2)])
+    assert tried.build(**HISTORY) == {}
 
     assert between == ({1: ("x", 2), 2: ("y", 0)}, {Verdict.EQUAL})
-    assert (told.rows(), told.verdicts()) == ({1: ("x", 3)}, {Verdict.EQUAL})
-    assert [b for k, b, *_ in told.versions() if k == 1] == [1, 2, 3]
+    assert (tried.rows(), tried.verdicts()) == ({1: ("x", 3)}, {Verdict.EQUAL})
+    assert [b for k, b, *_ in tried.versions() if k == 1] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("part", ["history", pytest.param("tombstones", marks=pytest.mark.nightly)])
@@ -120,41 +120,42 @@ def test_what_is_taken_back_too_late_is_noticed_by_the_cut_that_is_written_on_it
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     """One builder sees the history ahead of its table, and takes it back when the table's commit has named it."""
-    kept = Kept(spark, warehouse, ToldConnector(snapshots=False, source_ordered=part == "tombstones"))
-    kept.source.connect()
-    place, name, stood = getattr(kept, part), {"history": "keep_history", "tombstones": "write_tombstones"}[part], []
+    versioned = VersionedTable(spark, warehouse, StubConnector(snapshots=False, source_ordered=part == "tombstones"))
+    versioned.source.connect()
+    place, versions = getattr(versioned, part), []
+    name = {"history": "keep_history", "tombstones": "write_tombstones"}[part]
     for k in (1, 2):
-        kept.source.update([put(k, "x")], sequences=["b"])
-        kept.source.update([gone(k)], sequences=["c"])
-        kept.build()
-        stood.append(DeltaTable(place.url).version())
+        versioned.source.update([put(k, "x")], sequences=["b"])
+        versioned.source.update([gone(k)], sequences=["c"])
+        versioned.build()
+        versions.append(DeltaTable(place.url).version())
     change_rows, late = getattr(write, name), iter([True])
 
     def overtaken(*given: Any, **more: Any) -> None:
         if next(late, False):
-            note = replace(NOTE, notes={TAKEN_BACK: stood[0]})
-            restore(spark.newSession(), place.url, stood[0], metadata=note.to_json())
+            note = replace(NOTE, notes={TAKEN_BACK: versions[0]})
+            restore(spark.newSession(), place.url, versions[0], metadata=note.to_json())
         change_rows(*given, **more)
 
     monkeypatch.setattr(write, name, overtaken)
-    kept.source.update([put(3, "y")], sequences=["d"])
-    kept.build()
+    versioned.source.update([put(3, "y")], sequences=["d"])
+    versioned.build()
     if part == "tombstones":
-        kept.source.update([put(2, "too late")], sequences=["a"])
-        kept.build()
+        versioned.source.update([put(2, "too late")], sequences=["a"])
+        versioned.build()
 
     assert next(late, None) is None
-    assert rows_of(kept.table, ("k", "a")) == [(3, "y")]
-    assert kept.verdicts() == (Verdict.EQUAL, Verdict.EQUAL)
+    assert rows_of(versioned.table, ("k", "a")) == [(3, "y")]
+    assert versioned.verdicts() == (Verdict.EQUAL, Verdict.EQUAL)
 
 
 @pytest.mark.nightly
 def test_what_a_rebuild_that_died_has_put_in_the_history_is_believed_by_nobody(
-    told: Tried, monkeypatch: pytest.MonkeyPatch
+    tried: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told.snapshot(b=1)
-    told.history.update([change("update", 1, b=2)])
-    assert told.build(**HISTORY) == {}
+    tried.snapshot(b=1)
+    tried.history.update([change("update", 1, b=2)])
+    assert tried.build(**HISTORY) == {}
     replaced = silverfold.pipelines.upkeep.rebuild.replace_beside
     with monkeypatch.context() as patch:  # as if it had been by other settings
         patch.setattr(
@@ -168,43 +169,45 @@ def test_what_a_rebuild_that_died_has_put_in_the_history_is_believed_by_nobody(
             dying(silverfold.pipelines.upkeep.rebuild.swap_in, after=False),
         )
         with pytest.raises(Died):
-            told.rebuild(HISTORY)
-    left = (told.versions(), beside(told.places, FEED, STREAM, "history").is_settled, told.verdicts())
-    told.history.update([change("update", 2, b=3)])
+            tried.rebuild(HISTORY)
+    left = (tried.versions(), beside(tried.places, FEED, STREAM, "history").is_settled, tried.verdicts())
+    tried.history.update([change("update", 2, b=3)])
 
-    assert told.build(**HISTORY) == {}
+    assert tried.build(**HISTORY) == {}
 
     assert left == ([], False, {Verdict.EQUAL})
-    assert told.verdicts() == {Verdict.EQUAL}
-    assert [(k, b) for k, b, *_ in told.versions()] == [(1, 1), (1, 2), (2, 0), (2, 3)]
-    assert beside(told.places, FEED, STREAM, "history").is_settled
+    assert tried.verdicts() == {Verdict.EQUAL}
+    assert [(k, b) for k, b, *_ in tried.versions()] == [(1, 1), (1, 2), (2, 0), (2, 3)]
+    assert beside(tried.places, FEED, STREAM, "history").is_settled
 
 
-def test_a_history_whose_versions_were_removed_asks_for_a_rebuild(told: Tried, monkeypatch: pytest.MonkeyPatch) -> None:
-    told.snapshot(b=1)
-    assert told.build(**HISTORY) == {}
-    told.history.update([change("update", 1, b=2)])
-    told.dies_behind_its_history(monkeypatch, HISTORY)
-    history = DeltaTable(told.places.history(FEED, STREAM).url)
+def test_a_history_whose_versions_were_removed_asks_for_a_rebuild(
+    tried: Tried, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried.snapshot(b=1)
+    assert tried.build(**HISTORY) == {}
+    tried.history.update([change("update", 1, b=2)])
+    tried.dies_behind_its_history(monkeypatch, HISTORY)
+    history = DeltaTable(tried.places.history(FEED, STREAM).url)
     history.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
 
-    (held,) = told.build(**HISTORY).values()
+    (held,) = tried.build(**HISTORY).values()
 
     assert isinstance(held, RebuildNeeded)
     assert "cannot be taken back" in str(held)
-    told.rebuild(HISTORY)
-    assert told.build(**HISTORY) == {}
-    assert (told.rows(), told.verdicts()) == ({1: ("x", 2), 2: ("y", 0)}, {Verdict.EQUAL})
+    tried.rebuild(HISTORY)
+    assert tried.build(**HISTORY) == {}
+    assert (tried.rows(), tried.verdicts()) == ({1: ("x", 2), 2: ("y", 0)}, {Verdict.EQUAL})
 
 
-def test_a_history_that_was_kept_before_is_not_taken_back_to_nothing(told: Tried) -> None:
-    told.snapshot(b=1)
-    assert told.build(**HISTORY) == {}
-    before = told.versions()
-    told.history.update([change("update", 1, b=2)])
-    assert told.build() == {}
-    told.history.update([change("update", 1, b=3)])
+def test_a_history_that_was_kept_before_is_not_taken_back_to_nothing(tried: Tried) -> None:
+    tried.snapshot(b=1)
+    assert tried.build(**HISTORY) == {}
+    before = tried.versions()
+    tried.history.update([change("update", 1, b=2)])
+    assert tried.build() == {}
+    tried.history.update([change("update", 1, b=3)])
 
-    assert told.build(**HISTORY).keys() == {STREAM}
+    assert tried.build(**HISTORY).keys() == {STREAM}
 
-    assert told.versions() == before
+    assert tried.versions() == before

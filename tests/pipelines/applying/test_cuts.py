@@ -211,11 +211,11 @@ def test_a_cut_after_a_clock_that_was_set_back_comes_after_the_one_before(places
     silver_commit(places, "quotes", NOTE.to_json(), rows=3)
     record(places, "market", early)
 
-    told = current_cuts(all_cuts(places, "market", ["quotes"]))
+    cuts = current_cuts(all_cuts(places, "market", ["quotes"]))
     restore(places, "market", ["quotes"])
 
-    assert [row.last_position for row in told] == [50, 71]
-    assert told[1].committed_at > early.committed_at
+    assert [row.last_position for row in cuts] == [50, 71]
+    assert cuts[1].committed_at > early.committed_at
     assert [row.last_position for row in current_cuts(read_cuts(places, "market"))] == [50, 71]
     now = replace(CUT, committed_at=datetime(2099, 1, 1, tzinfo=UTC))
     assert later_than(now, early.committed_at).committed_at > early.committed_at

@@ -15,9 +15,9 @@ from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.pipelines.applying.silver import SilverTable
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from tests.support.sqlitecloud_feed import SqliteCloudFeed, notified
-from tests.support.telling import Told, change
-from tests.support.told import FEED, ToldConnector
-from tests.support.told import STREAM as TOLD
+from tests.support.stub_connector import FEED, StubConnector
+from tests.support.stub_connector import STREAM as STUB_STREAM
+from tests.support.stub_warehouse import StubWarehouse, change
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,7 +31,7 @@ def cut_of(spans: tuple[tuple[int, int], ...], left_out: tuple[int, ...] = ()) -
 
 
 @pytest.fixture(scope="module")
-def said(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SilverTable:
+def channel_table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SilverTable:
     feed = SqliteCloudFeed(tmp_path_factory.mktemp("said"), {"said": {"channel": "said"}}, epoch=1)
     feed.land(*(notified({"channel": "said", "type": "MESSAGE", "payload": str(at)}) for at in range(COUNT)))
     assert CONNECTOR.stream(feed.feed, "said") == STREAM
@@ -39,22 +39,22 @@ def said(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Silve
 
 
 @pytest.mark.parametrize("few", [COUNT, 0], ids=["here", "by Spark"])
-def test_a_cut_of_a_thousand_ranges_is_read_either_way(said: SilverTable, few: int, monkeypatch: Any):
+def test_a_cut_of_a_thousand_ranges_is_read_either_way(channel_table: SilverTable, few: int, monkeypatch: Any):
     monkeypatch.setattr("silverfold.pipelines.landing.bronze._FEW_FRAMES", few)
     spans = tuple((at, at) for at in range(0, COUNT, 3))
-    frames = said.frames(cut_of(spans, left_out=(3, 9)))
+    frames = channel_table.frames(cut_of(spans, left_out=(3, 9)))
     assert type(frames) is (InProcess if few else InSpark)
     found = frames.dataframe().select("frame_seq").toPandas()["frame_seq"]
     assert sorted(found) == [at for at in range(0, COUNT, 3) if at not in {3, 9}]
 
 
 def test_files_that_go_while_they_are_read_are_an_error_of_the_table(
-    said: SilverTable, monkeypatch: Any, tmp_path: Path
+    channel_table: SilverTable, monkeypatch: Any, tmp_path: Path
 ):
     monkeypatch.setattr("silverfold.pipelines.landing.bronze._FEW_FRAMES", 0)
     monkeypatch.setattr("silverfold.pipelines.applying.silver.files_between", lambda *_: [f"{tmp_path}/gone.parquet"])
     with pytest.raises(StoreUnavailable, match=r"cannot read .*gone.parquet \(PATH_NOT_FOUND\)"):
-        said.frames(cut_of(((0, COUNT - 1),)))
+        channel_table.frames(cut_of(((0, COUNT - 1),)))
 
 
 @pytest.mark.parametrize("vectors", [False, True])
@@ -62,18 +62,18 @@ def test_a_table_is_made_with_or_without_deletion_vectors(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, vectors: bool
 ) -> None:
     monkeypatch.setattr("silverfold.pipelines.applying.write.WHOLE_FILES", {})  # as of a table that is large
-    told = Told(spark, warehouse, ToldConnector())
-    told.history.begin_snapshot()
-    told.history.snapshot_rows([change("snapshot", key, a="x", b=key) for key in range(9)])
-    told.history.end_snapshot()
+    stub = StubWarehouse(spark, warehouse, StubConnector())
+    stub.history.begin_snapshot()
+    stub.history.snapshot_rows([change("snapshot", key, a="x", b=key) for key in range(9)])
+    stub.history.end_snapshot()
     settings = {"deletion_vectors": vectors}
-    assert told.build(**settings) == {}
-    started = told.started(**settings, stored_as_scd_type=2)
-    Rebuild(spark, started.settings, told.connector, started.feed, TOLD, "a").run()  # which makes the history
-    told.history.update([change("update", 1, b=5), change("delete", 2)])
-    assert told.build(**settings, stored_as_scd_type=2) == {}
+    assert stub.build(**settings) == {}
+    started = stub.started(**settings, stored_as_scd_type=2)
+    Rebuild(spark, started.settings, stub.connector, started.feed, STUB_STREAM, "a").run()  # which makes the history
+    stub.history.update([change("update", 1, b=5), change("delete", 2)])
+    assert stub.build(**settings, stored_as_scd_type=2) == {}
 
-    for place in (told.places.silver(FEED, TOLD), told.places.history(FEED, TOLD)):
+    for place in (stub.places.silver(FEED, STUB_STREAM), stub.places.history(FEED, STUB_STREAM)):
         table = DeltaTable(place.url)
         assert ("deletionVectors" in (table.protocol().reader_features or ())) == vectors
         if not vectors:

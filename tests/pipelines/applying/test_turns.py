@@ -136,11 +136,11 @@ def test_what_runs_when_it_is_stopped_is_told() -> None:
 
     build = ScriptedBuild("m", {"t": 9}, work=work)
     with ThreadPoolExecutor(1) as pool:
-        told = pool.submit(lambda: list(take_turns([build], stop, at_once=1)))  # type: ignore[list-item]  # scripted
+        future = pool.submit(lambda: list(take_turns([build], stop, at_once=1)))  # type: ignore[list-item]  # scripted
         assert begun.wait(30)
         stop.set()
 
-        assert [step.moved for _, step in told.result(30)] == [True]
+        assert [step.moved for _, step in future.result(30)] == [True]
 
 
 def test_what_a_step_raises_ends_all() -> None:

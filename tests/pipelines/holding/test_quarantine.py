@@ -208,7 +208,7 @@ def test_of_a_frame_that_another_builder_passed_its_commit_tells_not_the_next_cu
 
 
 @pytest.mark.parametrize(
-    ("before", "told", "resolution"),
+    ("before", "outcome", "resolution"),
     [
         (PASSED_OVER, None, PASSED),
         (PASSED_OVER, PASSED_OVER, PASSED_OVER),
@@ -218,11 +218,11 @@ def test_of_a_frame_that_another_builder_passed_its_commit_tells_not_the_next_cu
     ],
 )
 def test_what_a_rebuild_made_of_frames_is_told_by_its_commit_where_it_died_before_noting_it(
-    places: Places, before: str, told: str | None, resolution: str
+    places: Places, before: str, outcome: str | None, resolution: str
 ):
     hold(places, "market", "quotes", BAD_FRAME)
     resolve(places, "market", "quotes", lambda _: before, now=NOON)
-    applied(places, frames={} if told is None else {"17": told}, notes={REBUILT: 1})
+    applied(places, frames={} if outcome is None else {"17": outcome}, notes={REBUILT: 1})
 
     for _ in range(2):
         opened(places, keeps_history=True)
@@ -243,10 +243,10 @@ def applied(places: Places, *, frames: dict[str, str] | None, notes: dict[str, i
         notes=notes,
         frames=frames,
     )
-    told = CommitProperties(
+    properties = CommitProperties(
         custom_metadata={"userMetadata": note.to_json()}, app_transactions=[Transaction(app_id("market", "quotes"), 20)]
     )
-    write_deltalake(places.silver("market", "quotes").url, pa.table({"n": [1]}), commit_properties=told)
+    write_deltalake(places.silver("market", "quotes").url, pa.table({"n": [1]}), commit_properties=properties)
     restore(places, "market", ["quotes"])
 
 

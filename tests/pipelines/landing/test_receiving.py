@@ -256,16 +256,16 @@ def test_epochs_count_on_over_restarts(places):
 
 
 def test_a_resuming_source_is_told_the_last_landed_position_of_each_stream(places):
-    told = []
+    resumed = []
 
     def script(stop):
         async def epoch(sink, resume):
-            told.append(dict(resume.source_positions))
-            if len(told) == 4:
+            resumed.append(dict(resume.source_positions))
+            if len(resumed) == 4:
                 stop.set()
-            frame = Frame(b"", Kind.DATA, Boundary.WHOLE, "quotes", str(len(told)))
+            frame = Frame(b"", Kind.DATA, Boundary.WHOLE, "quotes", str(len(resumed)))
             await sink.land([frame, Frame(b"", Kind.DATA, Boundary.WHOLE, "trades")])
-            if len(told) == 2:
+            if len(resumed) == 2:
                 stop.set()
                 await asyncio.Event().wait()
 
@@ -273,11 +273,11 @@ def test_a_resuming_source_is_told_the_last_landed_position_of_each_stream(place
 
     run(places, script, script, continuity="resume")
     run(places, script, script, continuity="resume")
-    assert told == [{}, {"quotes": "1"}, {"quotes": "2"}, {"quotes": "3"}]
+    assert resumed == [{}, {"quotes": "1"}, {"quotes": "2"}, {"quotes": "3"}]
 
 
 def test_a_receiver_goes_on_behind_what_silver_has_of_frames_that_bronze_lost(places):
-    told = []
+    resumed = []
     note = CommitNote(
         feed="market",
         table="quotes",
@@ -299,7 +299,7 @@ def test_a_receiver_goes_on_behind_what_silver_has_of_frames_that_bronze_lost(pl
 
     def script(stop):
         async def epoch(_sink, resume):
-            told.append(dict(resume.source_positions))
+            resumed.append(dict(resume.source_positions))
             stop.set()
             await asyncio.Event().wait()
 
@@ -310,7 +310,7 @@ def test_a_receiver_goes_on_behind_what_silver_has_of_frames_that_bronze_lost(pl
     first = [(frame.frame_seq, frame.epoch) for frame in landed(places)]
     run(places, script, settings=ours, continuity="resume")  # nothing of the stream has landed since
 
-    assert told == [{"silver/quotes": "77"}, {"silver/quotes": "77"}]
+    assert resumed == [{"silver/quotes": "77"}, {"silver/quotes": "77"}]
     lost = {"mark": "frames lost", "level": "warning", "first": 0, "last": 9}
     assert marks(places, "frames lost") == [lost, lost]
     assert first == [(10, 4), (11, 4), (12, 5), (13, 5)]
@@ -340,9 +340,9 @@ def test_commits_that_a_power_cut_left_empty_are_told(places):
     newest = sorted(log.glob("*.json"))[-2:]
     for commit in newest:
         commit.write_bytes(b"")
-    with capture_logs() as told:
+    with capture_logs() as logs:
         for script in (landing(b"b"), landing(b"c")):
             run(places, script, stopping, log=structlog.get_logger())
-    warnings = [(each["event"], each["commits"]) for each in told if each["log_level"] == "warning"]
+    warnings = [(each["event"], each["commits"]) for each in logs if each["log_level"] == "warning"]
     assert warnings == [("bronze's newest commits are empty files: what they landed, if anything, is lost", 2)]
     assert before < len(landed(places)), "and it lands on"

@@ -17,7 +17,7 @@ from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.store import open_table
 from tests.support.landing import AT_ONCE, BY_HAND, LOG, landed, sink_at, update
-from tests.support.waiting import until
+from tests.support.polling import until
 
 MEBIBYTE = bytes(1 << 20)
 
@@ -140,14 +140,14 @@ def test_while_the_store_hangs_no_more_than_four_commits_are_taken(place):
                     taken += 1
 
             reading = asyncio.create_task(read())
-            _, waiting = await asyncio.wait([reading], timeout=0.3)
+            _, pending = await asyncio.wait([reading], timeout=0.3)
             held, last = taken, sink.last
             writer.gate.set()
             await reading
-        return bool(waiting), held, last
+        return bool(pending), held, last
 
-    waited, held, last = asyncio.run(run())
-    assert waited
+    is_pending, held, last = asyncio.run(run())
+    assert is_pending
     assert (held, last) == (3, 3)  # the fourth call took its frame and waits
     assert [frame.frame_seq for frame in landed(place)] == list(range(100))
 
@@ -158,9 +158,9 @@ def test_empty_bodies_count_against_the_bound_too(place):
     async def run():
         async with gated_sink(writer, place) as sink:
             landing = asyncio.create_task(sink.land(update(b"", count=1 << 16)))
-            _, waiting = await asyncio.wait([landing], timeout=0.1)
+            _, pending = await asyncio.wait([landing], timeout=0.1)
             writer.gate.set()
-        return len(waiting)
+        return len(pending)
 
     assert asyncio.run(run()) == 1
 
@@ -280,9 +280,9 @@ def test_marks_are_logged_when_they_have_landed_with_their_position_and_without_
             await sink.land([*update(), bad, mark("listening")])
 
     asyncio.run(run())
-    told = {"reason": "truncated", "frame_seq": 1, "epoch": 1, "stream": "quotes"}
+    expected = {"reason": "truncated", "frame_seq": 1, "epoch": 1, "stream": "quotes"}
     assert logged == [
-        ("bad frame", "warning", told),
+        ("bad frame", "warning", expected),
         ("listening", {"frame_seq": 2, "epoch": 1, "stream": None}),
     ]
 
@@ -292,8 +292,8 @@ def test_of_many_marks_of_one_name_some_are_logged_and_the_rest_counted(place):
         async with sink_at(place, log=structlog.get_logger()) as sink:
             await sink.land([mark("bad notification", number=number) for number in range(50)])
 
-    with capture_logs() as told:
+    with capture_logs() as logs:
         asyncio.run(run())
-    events = [each["event"] for each in told if each["log_level"] != "debug"]
+    events = [each["event"] for each in logs if each["log_level"] != "debug"]
     assert events == ["bad notification"] * 20 + ["more of the same have landed"]
-    assert next(each["count"] for each in told if "mark" in each) == 30
+    assert next(each["count"] for each in logs if "mark" in each) == 30

@@ -256,9 +256,7 @@ def test_an_epoch_that_never_completed_a_snapshot_is_skipped_and_no_backlog():
         "3 - mark none",
     )
 
-    assert planned.cut == Cut(
-        "quotes", 1, -1, 0, spans=((0, 0),), begins=(0,), ends=(0,), replaces=True, snapshot_end=0
-    )
+    assert planned.cut == Cut("quotes", 1, -1, 0, ((0, 0),), begins=(0,), ends=(0,), replaces=True, snapshot_end=0)
     assert planned.backlog_updates == 1
 
 
@@ -390,10 +388,10 @@ def test_the_epoch_of_the_applied_position_is_learnt_from_its_frame():
 
 
 def test_dictionary_encoded_columns_are_read_alike():
-    plain = bronze("1 quotes data whole", "1 - mark none", "1 trades data whole", "1 quotes data whole")
-    encoded = plain
+    frames = bronze("1 quotes data whole", "1 - mark none", "1 trades data whole", "1 quotes data whole")
+    encoded = frames
     for name in ("stream", "kind", "boundary"):
-        encoded = encoded.set_column(encoded.schema.get_field_index(name), name, plain[name].dictionary_encode())
+        encoded = encoded.set_column(encoded.schema.get_field_index(name), name, frames[name].dictionary_encode())
 
     cut = planner(LOG, encoded).plan("quotes", NO_LIMIT).cut
 

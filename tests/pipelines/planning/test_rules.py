@@ -19,8 +19,8 @@ from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building import Built, table
 from tests.support.landed_history import LandedHistory
-from tests.support.telling import Told, change
-from tests.support.told import FEED, ROW, STREAM, ToldConnector, ToldTable
+from tests.support.stub_connector import FEED, ROW, STREAM, StubConnector, StubTable
+from tests.support.stub_warehouse import StubWarehouse, change
 
 
 def rule(condition: str, action: str) -> Expectation:
@@ -35,7 +35,7 @@ def market(spark: SparkSession, warehouse: Path, **settings: object) -> tuple[Bu
     return built, history
 
 
-def asked(built: Built, query: str) -> list[tuple[object, ...]]:
+def query_rows(built: Built, query: str) -> list[tuple[object, ...]]:
     session = built.spark.newSession()
     register_views(session, built.places, {built.feed.name: ["t", "t__aside"]})
     return [tuple(row) for row in session.sql(query).collect()]
@@ -53,17 +53,17 @@ def test_a_row_that_fails_a_rule_is_kept_out_until_a_change_of_some_columns_mend
     history.update("t", modified={1: {"Sym": "MSFT"}})
     assert built.land_and_build(history) == {}
     assert {key: row["Sym"] for key, row in built.rows("t").items()} == {2: "BIG"}
-    assert asked(built, "SELECT _row_key, Sym, Qty, _reasons FROM t__aside") == [(1, "MSFT", 500, ["small"])]
+    assert query_rows(built, "SELECT _row_key, Sym, Qty, _reasons FROM t__aside") == [(1, "MSFT", 500, ["small"])]
     assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
     assert read_status(built.places, CONNECTOR, built.feed, now=datetime.now(UTC)).tables[0].rows_aside == 1
 
     Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "again").run()
-    assert asked(built, "SELECT _row_key, Sym, Qty, _reasons FROM t__aside") == [(1, "MSFT", 500, ["small"])]
+    assert query_rows(built, "SELECT _row_key, Sym, Qty, _reasons FROM t__aside") == [(1, "MSFT", 500, ["small"])]
 
     history.update("t", modified={1: {"Qty": 50}})
     assert built.land_and_build(history) == {}
     assert {key: (row["Sym"], row["Qty"]) for key, row in built.rows("t").items()} == {1: ("MSFT", 50), 2: ("BIG", 20)}
-    assert asked(built, "SELECT * FROM t__aside") == []
+    assert query_rows(built, "SELECT * FROM t__aside") == []
 
 
 @pytest.mark.nightly
@@ -123,102 +123,102 @@ def test_a_receiver_that_connects_again_does_not_keep_what_mends_a_row_from_it(
     spark: SparkSession, warehouse: Path
 ) -> None:
     """It tells the columns again: that is no news."""
-    told = Told(spark, warehouse, ToldConnector(continuity="resume", snapshots=False))
+    stub = StubWarehouse(spark, warehouse, StubConnector(continuity="resume", snapshots=False))
     rules = {"expect": {"small": rule("b < 9", "fail")}}
-    told.history.columns(ROW)
-    told.history.update([change("insert", 1, a="x", b=1), change("insert", 2, a="y", b=99)])
-    assert told.build(**rules)[STREAM].error_class == "EXPECTATION_FAILED"
+    stub.history.columns(ROW)
+    stub.history.update([change("insert", 1, a="x", b=1), change("insert", 2, a="y", b=99)])
+    assert stub.build(**rules)[STREAM].error_class == "EXPECTATION_FAILED"
 
-    told.history.connect()
-    told.history.columns(ROW)
-    told.history.update([change("update", 2, b=2)])
-    assert told.build(**rules) == {}
-    assert told.rows() == {1: ("x", 1), 2: ("y", 2)}
+    stub.history.connect()
+    stub.history.columns(ROW)
+    stub.history.update([change("update", 2, b=2)])
+    assert stub.build(**rules) == {}
+    assert stub.rows() == {1: ("x", 1), 2: ("y", 2)}
 
 
 def test_a_new_column_of_a_partial_source_waits_for_a_snapshot(spark: SparkSession, warehouse: Path) -> None:
-    told = Told(spark, warehouse, ToldConnector())
-    told.history.begin_snapshot()
-    told.history.snapshot_rows([change("snapshot", 1, a="x", b=1)])
-    told.history.end_snapshot()
-    assert told.build() == {}
+    stub = StubWarehouse(spark, warehouse, StubConnector())
+    stub.history.begin_snapshot()
+    stub.history.snapshot_rows([change("snapshot", 1, a="x", b=1)])
+    stub.history.end_snapshot()
+    assert stub.build() == {}
 
-    told.connector = ToldConnector(row=T.StructType([*ROW, T.StructField("c", T.LongType())]))
-    told.history.update([change("update", 1, b=2)])
-    stopped = told.build()
-    assert (stopped[STREAM].error_class, told.rows()) == ("SNAPSHOT_NEEDED", {1: ("x", 1)})
+    stub.connector = StubConnector(row=T.StructType([*ROW, T.StructField("c", T.LongType())]))
+    stub.history.update([change("update", 1, b=2)])
+    stopped = stub.build()
+    assert (stopped[STREAM].error_class, stub.rows()) == ("SNAPSHOT_NEEDED", {1: ("x", 1)})
 
-    told.history.begin_snapshot()
-    told.history.snapshot_rows([change("snapshot", 1, a="x", b=2, c=7)])
-    told.history.end_snapshot()
-    assert told.build() == {}
-    assert [row.c for row in spark.read.format("delta").load(told.places.silver(FEED, STREAM).url).collect()] == [7]
+    stub.history.begin_snapshot()
+    stub.history.snapshot_rows([change("snapshot", 1, a="x", b=2, c=7)])
+    stub.history.end_snapshot()
+    assert stub.build() == {}
+    assert [row.c for row in spark.read.format("delta").load(stub.places.silver(FEED, STREAM).url).collect()] == [7]
 
 
 @pytest.mark.parametrize(
     ("model", "settings", "why"),
     [
-        (ToldTable, {"stored_as_scd_type": 2, "expect": {"r": rule("a > 0", "quarantine")}}, "use warn or fail"),
-        (ToldTable, {"expect": {"r": {"condition": "a > > 0 (", "action": "warn"}}}, "a condition in SQL"),
-        (ToldTable, {"expect": {"r": {"condition": "max(a) > 0", "action": "warn"}}}, "without queries and aggregates"),
-        (ToldTable, {"expect": {"r": {"condition": "DELETE FROM t", "action": "warn"}}}, "without queries"),
-        (ToldTable, {"expect": {"r": {"condition": "a IN (SELECT 1)", "action": "warn"}}}, "without queries"),
+        (StubTable, {"stored_as_scd_type": 2, "expect": {"r": rule("a > 0", "quarantine")}}, "use warn or fail"),
+        (StubTable, {"expect": {"r": {"condition": "a > > 0 (", "action": "warn"}}}, "a condition in SQL"),
+        (StubTable, {"expect": {"r": {"condition": "max(a) > 0", "action": "warn"}}}, "without queries and aggregates"),
+        (StubTable, {"expect": {"r": {"condition": "DELETE FROM t", "action": "warn"}}}, "without queries"),
+        (StubTable, {"expect": {"r": {"condition": "a IN (SELECT 1)", "action": "warn"}}}, "without queries"),
         (
-            ToldTable,
+            StubTable,
             {"expect": {"r": {"condition": "row_number() OVER (ORDER BY a) < 3", "action": "warn"}}},
             "without windows",
         ),
         (
-            ToldTable,
+            StubTable,
             {"expect": {"r": {"condition": "a > 0 AND RAND() < 0.5", "action": "warn"}}},
             r"without rand\(\), which says",
         ),
         (
-            ToldTable,
+            StubTable,
             {"expect": {"r": {"condition": "a < unix_timestamp()", "action": "warn"}}},
             r"without current_timestamp\(\), which dep",
         ),
         (
-            ToldTable,
+            StubTable,
             {"expect": {"r": {"condition": "b <= now()", "action": "warn"}}},
             r"without now\(\), which depends on when",
         ),
         (
-            ToldTable,
+            StubTable,
             {"expect": {"r": {"condition": "b <= timestamp'now'", "action": "warn"}}},
             "without 'now', a time that depends on when",
         ),
         (
-            ToldTable,
+            StubTable,
             {"expect": {"r": {"condition": "b < ' Tomorrow CET'", "action": "warn"}}},
             "without ' Tomorrow CET', a time that depends",
         ),
         *(
-            (ToldTable, {"expect": {"r": {"condition": f"b < {now}", "action": "warn"}}}, "without 'now', a time that")
+            (StubTable, {"expect": {"r": {"condition": f"b < {now}", "action": "warn"}}}, "without 'now', a time that")
             for now in ("r'now'", "'no' 'w'", "cast('n' || 'ow' AS timestamp)", "concat('n', 'ow')")
         ),
         (
-            ToldTable,
+            StubTable,
             {"expect": {"r": {"condition": "a = user", "action": "warn"}}},
             "without user: a column of that name goes in backticks",
         ),
         (
-            ToldTable,
+            StubTable,
             {"expect": {"r": {"condition": "explode(array(true))", "action": "warn"}}},
             "which is not of one row",
         ),
         (
-            ToldTable,
+            StubTable,
             {"expect": {"r": {"condition": "reflect('java.lang.Math', 'random') > 0", "action": "warn"}}},
             "runs a program",
         ),
-        (ToldTable, {"expect": {"no-name": rule("a > 0", "warn")}}, "a name of letters, digits and _"),
-        (ToldTable, {"expect": {"unexplained": rule("a > 0", "warn")}}, "no rule can be called unexplained"),
+        (StubTable, {"expect": {"no-name": rule("a > 0", "warn")}}, "a name of letters, digits and _"),
+        (StubTable, {"expect": {"unexplained": rule("a > 0", "warn")}}, "no rule can be called unexplained"),
         (DeephavenTable, {"mode": "updates_only", "expect": {"r": rule("a > 0", "warn")}}, "a log has changes"),
     ],
 )
 def test_rules_that_cannot_be_kept_are_no_settings(
-    model: type[ToldTable], settings: dict[str, object], why: str
+    model: type[StubTable], settings: dict[str, object], why: str
 ) -> None:
     with pytest.raises(ValidationError, match=why):
         model.model_validate({"source": "T", **settings})
@@ -228,4 +228,4 @@ def test_rules_that_cannot_be_kept_are_no_settings(
 def test_what_only_looks_like_a_time_is_a_condition(condition: str) -> None:
     rules = {"r": {"condition": condition, "action": "warn"}}
 
-    assert ToldTable.model_validate({"source": "T", "expect": rules}).expect["r"].condition == condition
+    assert StubTable.model_validate({"source": "T", "expect": rules}).expect["r"].condition == condition

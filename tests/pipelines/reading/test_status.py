@@ -105,9 +105,14 @@ def test_lag_is_the_updates_waiting_and_the_age_of_the_oldest():
         SYNCED, state=State.BEHIND, landed=9, backlog_updates=4, oldest_waiting=BEGAN + timedelta(seconds=93.5)
     )
 
-    told = table_status("quotes", BUILT, behind, now=NOW)
+    status = table_status("quotes", BUILT, behind, now=NOW)
 
-    assert (told.state, told.landed_position, told.lag_updates, told.lag_seconds) == (TableState.BEHIND, 9, 4, 6.5)
+    assert (status.state, status.landed_position, status.lag_updates, status.lag_seconds) == (
+        TableState.BEHIND,
+        9,
+        4,
+        6.5,
+    )
 
 
 def test_a_receivers_clock_ahead_of_ours_gives_no_negative_lag():
@@ -122,9 +127,9 @@ def test_what_a_table_waits_for_is_told(state: State):
 
 
 def test_a_table_without_a_silver_table_is_not_built():
-    waiting = Plan(None, State.WAITING_FOR_SNAPSHOT, 1, 0, -1, 0, None, 0, None)
+    planned = Plan(None, State.WAITING_FOR_SNAPSHOT, 1, 0, -1, 0, None, 0, None)
 
-    assert table_status("quotes", Built(), waiting, now=NOW) == TableStatus(
+    assert table_status("quotes", Built(), planned, now=NOW) == TableStatus(
         table="quotes",
         state=TableState.NOT_BUILT,
         fault=None,
@@ -139,48 +144,48 @@ def test_a_table_without_a_silver_table_is_not_built():
 
 
 def test_a_held_table_says_where_and_why():
-    told = table_status("quotes", replace(BUILT, quarantined=[BAD_FRAME]), SYNCED, now=NOW)
+    status = table_status("quotes", replace(BUILT, quarantined=[BAD_FRAME]), SYNCED, now=NOW)
 
-    assert (told.state, told.fault) == (
+    assert (status.state, status.fault) == (
         TableState.HELD,
         Fault(error_class="TRUNCATED_MESSAGE", reason="ends at byte 40", position=7, since=BEGAN),
     )
 
 
 def test_a_table_that_went_beyond_what_held_it_is_not_held():
-    told = table_status("quotes", replace(BUILT, now=Reached(8), quarantined=[BAD_FRAME]), SYNCED, now=NOW)
+    status = table_status("quotes", replace(BUILT, now=Reached(8), quarantined=[BAD_FRAME]), SYNCED, now=NOW)
 
-    assert (told.state, told.fault) == (TableState.SYNCED, None)
+    assert (status.state, status.fault) == (TableState.SYNCED, None)
 
 
 SKIPPED = replace(BAD_FRAME, resolved_at=NOW, resolution="skipped")
 
 
 def test_a_table_that_went_on_without_a_frame_is_degraded_and_names_it():
-    told = table_status("quotes", replace(BUILT, now=Reached(8), quarantined=[SKIPPED]), SYNCED, now=NOW)
+    status = table_status("quotes", replace(BUILT, now=Reached(8), quarantined=[SKIPPED]), SYNCED, now=NOW)
 
-    assert (told.state, told.fault) == (TableState.SYNCED, None)
-    assert (told.degraded, told.skipped_positions) == (True, (7,))
+    assert (status.state, status.fault) == (TableState.SYNCED, None)
+    assert (status.degraded, status.skipped_positions) == (True, (7,))
 
 
 def test_a_table_that_is_still_before_a_skipped_frame_is_neither_held_nor_degraded():
-    told = table_status("quotes", replace(BUILT, now=Reached(4), quarantined=[SKIPPED]), SYNCED, now=NOW)
+    status = table_status("quotes", replace(BUILT, now=Reached(4), quarantined=[SKIPPED]), SYNCED, now=NOW)
 
-    assert (told.fault, told.degraded, told.skipped_positions) == (None, False, ())
+    assert (status.fault, status.degraded, status.skipped_positions) == (None, False, ())
 
 
 def test_a_snapshot_that_passed_a_skipped_frame_ends_the_degradation():
     passed = replace(SKIPPED, resolution="passed")
 
-    told = table_status("quotes", replace(BUILT, now=Reached(30), quarantined=[passed]), SYNCED, now=NOW)
+    status = table_status("quotes", replace(BUILT, now=Reached(30), quarantined=[passed]), SYNCED, now=NOW)
 
-    assert (told.degraded, told.skipped_positions) == (False, ())
+    assert (status.degraded, status.skipped_positions) == (False, ())
 
 
 def test_missing_positions_stop_a_table_and_are_named():
-    told = table_status("quotes", BUILT, PositionGap(feed="market", first=3, last=5), now=NOW)
+    status = table_status("quotes", BUILT, PositionGap(feed="market", first=3, last=5), now=NOW)
 
-    assert (told.state, told.fault) == (
+    assert (status.state, status.fault) == (
         TableState.STOPPED,
         Fault(
             error_class="POSITION_GAP", reason="bronze of feed market lacks positions 3 to 5", position=3, since=None
@@ -211,9 +216,9 @@ def test_a_closed_connection_says_since_when_and_why():
 
 
 def test_a_feed_nobody_has_received_has_nothing(tmp_path: Path):
-    told = read_status(Places(str(tmp_path)), Snapshots(), feed("quotes"), now=NOW)
+    status = read_status(Places(str(tmp_path)), Snapshots(), feed("quotes"), now=NOW)
 
-    assert told == FeedStatus(
+    assert status == FeedStatus(
         feed="market",
         connector="scripted",
         epoch=None,
@@ -245,9 +250,9 @@ def test_versions_and_tombstones_are_counted_where_they_are_kept(tmp_path: Path)
         write_deltalake(places.history("market", table).url, pa.table({"n": [1, 2, 3]}))
     write_deltalake(places.tombstones("market", "trades").url, pa.table({"n": [1, 2]}))
     keeping = {"quotes": Table(source="Q", stored_as_scd_type=2), "trades": Table(source="T")}
-    told = read_status(places, Snapshots(source_ordered=True), replace(feed(), tables=keeping), now=NOW)
+    status = read_status(places, Snapshots(source_ordered=True), replace(feed(), tables=keeping), now=NOW)
 
-    assert [(each.versions, each.tombstones) for each in told.tables] == [(3, None), (None, 2)]
+    assert [(each.versions, each.tombstones) for each in status.tables] == [(3, None), (None, 2)]
 
 
 def test_everything_is_read_from_the_store(tmp_path: Path):
@@ -266,11 +271,11 @@ def test_everything_is_read_from_the_store(tmp_path: Path):
     record(places, "market", CUT)
     hold(places, "market", "log", Hold(**{**vars(BAD_FRAME), "position": 3, "update_position": 3}))
 
-    told = read_status(places, Snapshots(), feed("quotes", "log"), now=NOW)
+    status = read_status(places, Snapshots(), feed("quotes", "log"), now=NOW)
 
-    assert (told.epoch, told.landed_position, told.landed_at) == (1, 5, BEGAN + timedelta(seconds=5))
-    assert told.receiver == ReceiverStatus(state=ReceiverState.CONNECTED, since=BEGAN, reason=None, error_class=None)
-    quotes, log = told.tables
+    assert (status.epoch, status.landed_position, status.landed_at) == (1, 5, BEGAN + timedelta(seconds=5))
+    assert status.receiver == ReceiverStatus(state=ReceiverState.CONNECTED, since=BEGAN, reason=None, error_class=None)
+    quotes, log = status.tables
     assert quotes == TableStatus(
         table="quotes",
         state=TableState.BEHIND,
@@ -289,13 +294,13 @@ def test_everything_is_read_from_the_store(tmp_path: Path):
 def test_a_table_has_the_warning_that_is_the_newest_mark_of_its_stream_in_the_newest_epoch(tmp_path: Path):
     places = Places(str(tmp_path))
     warning = {"mark": "snapshot void", "level": "warning", "reason": "partial_move", "attempts": 2}
-    plain = {"mark": "snapshot complete"}
+    complete = {"mark": "snapshot complete"}
     streams = ("quotes", "quotes", "trades", "trades", "log")
-    told = (plain, warning, warning, plain, warning)
+    marks = (complete, warning, warning, complete, warning)
     land(
         places,
         *(f"{1 if stream == 'log' else 2} {stream} mark none" for stream in reversed(streams)),
-        bodies=[json.dumps(each).encode() for each in reversed(told)],
+        bodies=[json.dumps(each).encode() for each in reversed(marks)],
     )
 
     found = read_status(places, Snapshots(), feed("quotes", "trades", "log"), now=NOW)
@@ -316,9 +321,9 @@ def test_the_newest_epoch_tells_of_the_connection(tmp_path: Path):
         bodies=[b'{"mark": "opened"}', b"not JSON", b'{"mark": "opened"}', b"", json.dumps(closed).encode()],
     )
 
-    told = read_status(places, Snapshots(), feed("quotes"), now=NOW)
+    status = read_status(places, Snapshots(), feed("quotes"), now=NOW)
 
-    assert told.receiver == ReceiverStatus(
+    assert status.receiver == ReceiverStatus(
         state=ReceiverState.CLOSED, since=BEGAN + timedelta(seconds=4), reason="stopped here", error_class=None
     )
 

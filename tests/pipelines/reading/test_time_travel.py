@@ -240,7 +240,7 @@ KEEPING = replace(FEED, tables={**FEED.tables, "quotes": Table(source="Quotes", 
 
 
 @pytest.fixture
-def kept(places: Places) -> Places:
+def with_history(places: Places) -> Places:
     """The same, with a history of quotes: a version for each cut."""
     for first, last, _ in QUOTES:
         cut = {"table": "quotes", "epoch": 1, "first_position": first, "last_position": last}
@@ -249,13 +249,13 @@ def kept(places: Places) -> Places:
     return places
 
 
-def test_a_history_is_shown_up_to_the_cut_of_its_table_also_when_that_is_lost(kept: Places):
-    found = [as_of_position(kept, Snapshots(), KEEPING, wanted) for wanted in (2, 9)]
-    quotes = Path(kept.silver("market", "quotes").url)
+def test_a_history_is_shown_up_to_the_cut_of_its_table_also_when_that_is_lost(with_history: Places):
+    found = [as_of_position(with_history, Snapshots(), KEEPING, wanted) for wanted in (2, 9)]
+    quotes = Path(with_history.silver("market", "quotes").url)
     DeltaTable(quotes).create_checkpoint()
     (quotes / f"_delta_log/{0:020}.json").unlink()
-    lost = as_of_position(kept, Snapshots(), KEEPING, 2)
-    before = as_of_moment(kept, Snapshots(), KEEPING, at(5))
+    lost = as_of_position(with_history, Snapshots(), KEEPING, 2)
+    before = as_of_moment(with_history, Snapshots(), KEEPING, at(5))
 
     assert [each.until for each in found] == [{"quotes__history": 1}, {"quotes__history": 7}]
     assert [each.versions["quotes__history"] for each in found] == [2, 2]
@@ -263,22 +263,22 @@ def test_a_history_is_shown_up_to_the_cut_of_its_table_also_when_that_is_lost(ke
     assert (before.until, sorted(before.missing)) == ({}, ["quotes", "quotes__history", "trades"])
 
 
-def test_a_history_is_shown_as_it_counts_whatever_died_after_it(kept: Places):
+def test_a_history_is_shown_as_it_counts_whatever_died_after_it(with_history: Places):
     cut = {"table": "quotes", "epoch": 1, "first_position": 8, "last_position": 8, "replaced": False, "updates": 1}
-    commit(kept, cut, place=kept.history("market", "quotes"), app="history/market/quotes")
+    commit(with_history, cut, place=with_history.history("market", "quotes"), app="history/market/quotes")
 
-    assert as_of_position(kept, Snapshots(), KEEPING, 9).versions["quotes__history"] == 2
+    assert as_of_position(with_history, Snapshots(), KEEPING, 9).versions["quotes__history"] == 2
 
 
-def test_a_history_in_the_order_of_the_source_is_read_at_its_version_of_then(kept: Places):
-    found = as_of_position(kept, Snapshots(source_ordered=True), KEEPING, 6)
+def test_a_history_in_the_order_of_the_source_is_read_at_its_version_of_then(with_history: Places):
+    found = as_of_position(with_history, Snapshots(source_ordered=True), KEEPING, 6)
 
     assert (found.versions, found.until) == ({"quotes": 1, "quotes__history": 1, "trades": 1}, {})
-    log = Path(kept.history("market", "quotes").url)
+    log = Path(with_history.history("market", "quotes").url)
     DeltaTable(log).create_checkpoint()
     for version in (0, 1):
         (log / f"_delta_log/{version:020}.json").unlink()
-    (missing,) = as_of_position(kept, Snapshots(source_ordered=True), KEEPING, 6).missing.items()
+    (missing,) = as_of_position(with_history, Snapshots(source_ordered=True), KEEPING, 6).missing.items()
     assert missing == (
         "quotes__history",
         "table quotes__history of feed market was not kept with the cut of then, or was removed since",
@@ -388,13 +388,13 @@ def test_a_table_that_lacks_what_was_dropped_leaves_the_others_to_be_read(tmp_pa
     assert as_of_moment(places, Snapshots(), reading, at(1000)) == AsOf("market", 6, {"quotes": 1, "trades": 1})
 
 
-def test_before_a_rebuild_a_history_is_read_as_it_was_with_the_cut_of_then(kept: Places):
+def test_before_a_rebuild_a_history_is_read_as_it_was_with_the_cut_of_then(with_history: Places):
     quotes = {"table": "quotes", "epoch": 1, "replaced": True, "updates": 4, "first_position": 1, "last_position": 7}
-    commit(kept, quotes, place=kept.history("market", "quotes"), app="history/market/quotes")
-    commit(kept, {**quotes, "notes": {"rebuilt": 1}}, history=3)
-    record(kept, "market", replace(row(3, 100, **quotes), notes={"rebuilt": 1}))
+    commit(with_history, quotes, place=with_history.history("market", "quotes"), app="history/market/quotes")
+    commit(with_history, {**quotes, "notes": {"rebuilt": 1}}, history=3)
+    record(with_history, "market", replace(row(3, 100, **quotes), notes={"rebuilt": 1}))
 
-    found = [as_of_moment(kept, Snapshots(), KEEPING, at(seconds)) for seconds in (25, 100)]
+    found = [as_of_moment(with_history, Snapshots(), KEEPING, at(seconds)) for seconds in (25, 100)]
 
     assert [each.versions["quotes__history"] for each in found] == [1, 3]
     assert [each.until for each in found] == [{"quotes__history": 5}, {"quotes__history": 7}]

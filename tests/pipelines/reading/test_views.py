@@ -18,7 +18,7 @@ def built(places: Places, feed: str, table: str, *numbers: int) -> None:
     write_deltalake(places.silver(feed, table).url, pa.table({"n": pa.array(numbers, pa.int64())}), mode="append")
 
 
-def stands_with_history(places: Places, history: int | None = 0, aside: int | None = None) -> None:
+def commit_with_history(places: Places, history: int | None = 0, side: int | None = None) -> None:
     """Let quotes of market have a cut with which these versions count, by default version 0 of its history."""
     note = CommitNote(
         feed="market",
@@ -29,10 +29,10 @@ def stands_with_history(places: Places, history: int | None = 0, aside: int | No
         replaced=False,
         updates=1,
         history=history,
-        aside=aside,
+        aside=side,
     )
-    told = CommitProperties(custom_metadata={"userMetadata": note.to_json()})
-    write_deltalake(places.silver("market", "quotes").url, pa.table({"n": [1]}), commit_properties=told)
+    properties = CommitProperties(custom_metadata={"userMetadata": note.to_json()})
+    write_deltalake(places.silver("market", "quotes").url, pa.table({"n": [1]}), commit_properties=properties)
 
 
 @pytest.fixture
@@ -68,15 +68,15 @@ def test_a_name_that_feed_and_table_have_together_with_another_feeds_history_is_
     places = Places(str(warehouse))
     built(places, "quotes", "history", 1)
     built(places, "market", "quotes__history", 2)
-    stands_with_history(places)
+    commit_with_history(places)
 
     views = register_views(session, places, {"quotes": ["history"], "market": [history_of("quotes")]})
 
     assert not session.catalog.tableExists("quotes__history")
     assert [row.n for row in session.sql("SELECT n FROM history").collect()] == [1]
     assert [row.n for row in session.sql("SELECT n FROM market__quotes__history").collect()] == [2]
-    told = "several feeds have a table quotes__history: use history or market__quotes__history"
-    assert views.why_missing("quotes__history") == told
+    message = "several feeds have a table quotes__history: use history or market__quotes__history"
+    assert views.why_missing("quotes__history") == message
 
 
 def test_a_name_of_several_feeds_is_no_view(session: SparkSession, warehouse: Path):
@@ -104,9 +104,9 @@ def test_a_history_is_called_as_its_folder_is_and_shows_what_stood_as_of_a_posit
 ):
     places = Places(str(warehouse))
     versions = [(1, 2, 4), (1, 4, 7), (1, 7, None), (2, 2, 3), (2, 8, 9)]
-    kept = pa.table(dict(zip(["n", "__START_AT", "__END_AT"], zip(*versions, strict=True), strict=True)))
-    write_deltalake(places.history("market", "quotes").url, kept)
-    stands_with_history(places)
+    table = pa.table(dict(zip(["n", "__START_AT", "__END_AT"], zip(*versions, strict=True), strict=True)))
+    write_deltalake(places.history("market", "quotes").url, table)
+    commit_with_history(places)
     names = {"market": [history_of("quotes"), history_of("trades")]}
 
     views = register_views(session, places, names)
@@ -142,7 +142,7 @@ def test_a_history_that_does_not_count_or_rows_aside_that_are_gone_are_said_to_b
     session: SparkSession, warehouse: Path
 ):
     places = Places(str(warehouse))
-    stands_with_history(places, history=None, aside=0)
+    commit_with_history(places, history=None, side=0)
     write_deltalake(places.history("market", "quotes").url, pa.table({"n": [1]}))
     names = {"market": [history_of("quotes"), side_table_of("quotes")]}
 
@@ -157,7 +157,7 @@ def test_a_history_that_does_not_count_or_rows_aside_that_are_gone_are_said_to_b
 
 def test_a_history_whose_folder_is_gone_is_made_by_a_rebuild(session: SparkSession, warehouse: Path):
     places = Places(str(warehouse))
-    stands_with_history(places)
+    commit_with_history(places)
 
     views = register_views(session, places, {"market": [history_of("quotes")]})
 

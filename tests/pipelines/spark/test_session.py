@@ -26,7 +26,7 @@ from silverfold.pipelines.spark.session import (
 )
 from silverfold.transforms.changes import at_hand, few_at_hand
 from silverfold.transforms.spark_errors import named_errors
-from tests.support.waiting import wait_until
+from tests.support.polling import wait_until
 
 START = textwrap.dedent("""
     import sys
@@ -151,8 +151,8 @@ def test_an_interrupt_while_the_jvm_starts_leaves_none_behind(tmp_path):
         wait_until(lambda: (tmp_path / "pid").exists() or starting.poll() is not None, "the start of the JVM")
         assert starting.poll() is None
         starting.send_signal(signal.SIGINT)
-        told = starting.communicate(timeout=60)[1]
-    assert b"KeyboardInterrupt" in told
+        errors = starting.communicate(timeout=60)[1]
+    assert b"KeyboardInterrupt" in errors
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 
@@ -198,9 +198,9 @@ def test_what_spark_submit_was_told_goes_before_the_settings(tmp_path):
         "conf = start_spark(load_settings(None, 'local', {}), app='x').sparkContext.getConf()\n"
         "print(*map(conf.get, ['spark.master', 'spark.sql.shuffle.partitions', 'spark.sql.extensions']))\n"
     )
-    told = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=7", "--packages", DELTA]
+    arguments = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=7", "--packages", DELTA]
     done = subprocess.run(
-        [Path(sys.executable).with_name("spark-submit"), *told, str(job)],
+        [Path(sys.executable).with_name("spark-submit"), *arguments, str(job)],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
         capture_output=True,
         text=True,
@@ -350,12 +350,12 @@ def test_an_interrupt_ends_a_query_whose_result_is_waited_for(spark: SparkSessio
         wait_until(lambda: len(tracker.getActiveJobsIds()) > 0, "the query")
         os.kill(os.getpid(), signal.SIGINT)
 
-    asking = threading.Thread(target=ask)
-    asking.start()
+    thread = threading.Thread(target=ask)
+    thread.start()
     try:
         with pytest.raises(KeyboardInterrupt), named_errors("t"):
             spark.sql("SELECT count_if(a.id * b.id % 7 = 3) FROM range(1000000000) a, range(1000000000) b").toArrow()
     finally:
-        asking.join()
+        thread.join()
         signal.signal(signal.SIGINT, began)
     wait_until(lambda: len(tracker.getActiveJobsIds()) == 0, "its end")

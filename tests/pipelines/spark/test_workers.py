@@ -51,9 +51,9 @@ def test_workers_get_our_packages_from_here(tmp_path):
 
 
 def test_what_workers_lack_is_named_before_any_cut(tmp_path):
-    told = started(json.dumps({"spark.pyspark.python": str(tmp_path / "none")}), 120).stdout
-    assert told.startswith('a first task: Spark: its workers lack what a job needs: Cannot run program "')
-    assert told.endswith("(conf/README.md says how workers get what they need)\n")
+    output = started(json.dumps({"spark.pyspark.python": str(tmp_path / "none")}), 120).stdout
+    assert output.startswith('a first task: Spark: its workers lack what a job needs: Cannot run program "')
+    assert output.endswith("(conf/README.md says how workers get what they need)\n")
 
 
 def test_executors_that_do_not_come_are_told_of_and_given_up():

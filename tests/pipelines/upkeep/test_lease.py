@@ -14,7 +14,7 @@ from silverfold.conf.errors import Overtaken, SparkUnavailable, StoreUnavailable
 from silverfold.conf.load import load_settings
 from silverfold.pipelines.places import Places, places_of
 from silverfold.pipelines.upkeep.lease import Lease, sole_writer
-from tests.support.waiting import wait_until
+from tests.support.polling import wait_until
 
 NAME = "_silverfold/feed/lease/t"
 

@@ -162,10 +162,10 @@ def test_frames_that_are_there_twice_stop_a_build_until_a_round_leaves_them_once
     write_deltalake(bronze, bronze.to_pyarrow_table(), mode="append")
 
     stopped = market.built.build()
-    told = market.maintain()[0].result
+    message = market.maintain()[0].result
 
     assert {fault.error_class for fault in stopped.values()} == {"DOUBLED_POSITIONS"}
-    assert told == (
+    assert message == (
         "removed the second of frames that were there twice from position 0 to 38; "
         "dropped frames 0 to 21: quotes stands on the snapshot at 22"
     )

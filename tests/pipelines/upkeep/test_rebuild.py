@@ -28,7 +28,7 @@ from silverfold.pipelines.verifying.verify import TableVerification, Verdict, ve
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying
 from tests.support.landed_history import LandedHistory
-from tests.support.waiting import wait_until
+from tests.support.polling import wait_until
 
 NIGHTLY = pytest.mark.nightly
 COLUMNS = {"Sym": "String", "Qty": "Long"}
@@ -39,7 +39,7 @@ class Market:
     """A feed with the table quotes, built up to position 10: a snapshot, and an update of row 1."""
 
     def __init__(self, spark: SparkSession, warehouse: Path, **settings: Any) -> None:
-        self.spark, self.warehouse, self.aside = spark, warehouse, list[str]()
+        self.spark, self.warehouse, self.logs_set_aside = spark, warehouse, list[str]()
         self.built = Built(spark, warehouse, {"quotes": table(source="quotes", **settings)})
         self.history = LandedHistory({"quotes": COLUMNS})
         self.history.connect()
@@ -54,8 +54,8 @@ class Market:
         return self.built.land(self.history)
 
     def rebuild(self, token: str = "a") -> Rebuilt:
-        feed, told = self.built.feed, (lambda *_: None, self.aside.append)
-        return Rebuild(self.spark, self.built.settings, CONNECTOR, feed, "quotes", token, *told).run()
+        feed, callbacks = self.built.feed, (lambda *_: None, self.logs_set_aside.append)
+        return Rebuild(self.spark, self.built.settings, CONNECTOR, feed, "quotes", token, *callbacks).run()
 
     def verify(self) -> TableVerification:
         return verify_table(self.built.places, CONNECTOR, self.built.feed, "quotes")
@@ -141,8 +141,8 @@ def test_a_table_whose_log_is_damaged_is_made_anew_and_the_log_set_aside(market:
 
     assert market.rebuild().position == 12
 
-    assert market.aside == [f"{log}.damaged-a"]
-    assert Path(market.aside[0]).exists()
+    assert market.logs_set_aside == [f"{log}.damaged-a"]
+    assert Path(market.logs_set_aside[0]).exists()
     assert market.verdict() == (Verdict.EQUAL, 12)
     assert market.update(9) == 15
     assert market.built.build() == {}
@@ -265,9 +265,9 @@ def test_a_build_that_moves_the_table_during_the_swap_is_not_undone(
     looked, go_on = tmp_path / "looked", tmp_path / "go on"
     unmoved = silverfold.pipelines.upkeep.swap._Unmoved
 
-    def slow(*standing: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def slow(*args: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
         def look(batches: Iterator[Any]) -> Iterator[Any]:
-            found = unmoved(*standing)(batches)
+            found = unmoved(*args)(batches)
             if not looked.exists():
                 looked.touch()
                 until = time.monotonic() + 60  # written out: a worker of Spark does not import the tests
@@ -347,7 +347,7 @@ def test_a_log_is_not_rebuilt_from_a_part_of_its_frames(
     max(log.glob("*.json")).write_text("garbage")
     with pytest.raises(PositionGap):  # it has what nothing else has
         market.rebuild()
-    assert market.aside == []
+    assert market.logs_set_aside == []
 
 
 def test_nothing_landed_is_nothing_to_build_from(spark: SparkSession, warehouse: Path):

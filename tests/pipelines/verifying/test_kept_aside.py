@@ -37,16 +37,16 @@ def places(tmp_path: Path) -> Places:
     return Places(str(tmp_path))
 
 
-def put_aside(places: Places, *keys: int) -> None:
+def write_side_table(places: Places, *keys: int) -> None:
     rows = pa.table({"k": keys, "_reasons": [["low"]] * len(keys)})
     ours = CommitProperties(custom_metadata={"userMetadata": "ours"})
     write_deltalake(places.side_table(FEED, "t").url, rows, mode="overwrite", commit_properties=ours)
 
 
-def commit(places: Places, aside: int | None, metadata: str | None = None) -> None:
+def commit(places: Places, version: int | None, metadata: str | None = None) -> None:
     """Commit a cut of the table that names a version of the side table."""
-    told = {"userMetadata": replace(NOTE, aside=aside).to_json() if metadata is None else metadata}
-    done = CommitProperties(custom_metadata=told, app_transactions=[Transaction(app_id(FEED, "t"), 5)])
+    custom = {"userMetadata": replace(NOTE, aside=version).to_json() if metadata is None else metadata}
+    done = CommitProperties(custom_metadata=custom, app_transactions=[Transaction(app_id(FEED, "t"), 5)])
     write_deltalake(places.silver(FEED, "t").url, pa.table({"k": [1]}), mode="append", commit_properties=done)
 
 
@@ -54,25 +54,25 @@ def is_settled(places: Places) -> bool:
     return beside(places, FEED, "t", "aside").is_settled
 
 
-def aside(places: Places) -> list[int]:
+def side_keys(places: Places) -> list[int]:
     found = read_side_table(places, FEED, "t")
     return [] if found is None else sorted(found["k"].to_pylist())
 
 
 def test_what_is_written_counts_once_a_cut_of_the_table_names_it(places: Places):
-    put_aside(places, 1, 2)
-    before = aside(places)
+    write_side_table(places, 1, 2)
+    before = side_keys(places)
     commit(places, 0)
-    put_aside(places, 3)
+    write_side_table(places, 3)
 
-    assert (before, aside(places), is_settled(places)) == ([], [1, 2], False)
+    assert (before, side_keys(places), is_settled(places)) == ([], [1, 2], False)
     commit(places, 1)
-    assert (aside(places), is_settled(places)) == ([3], True)
+    assert (side_keys(places), is_settled(places)) == ([3], True)
     found = failing_rows(places, FEED, "t", 0)
     assert found is not None, "what the table kept aside as it was"
     assert sorted(found["k"].to_pylist()) == [1, 2]
     commit(places, None)
-    assert aside(places) == []
+    assert side_keys(places) == []
 
 
 def test_a_row_that_is_aside_for_no_reason_is_told():
@@ -87,33 +87,33 @@ def test_what_maintenance_commits_behind_it_has_the_same_rows(places: Places):
         write_deltalake(places.side_table(FEED, "t").url, rows, mode="append")
     commit(places, 1)
     DeltaTable(places.side_table(FEED, "t").url).optimize.compact()
-    joined = (aside(places), is_settled(places))
-    put_aside(places, 9)
+    joined = (side_keys(places), is_settled(places))
+    write_side_table(places, 9)
 
-    assert (joined, aside(places)) == (([1, 1], True), [1, 1])
+    assert (joined, side_keys(places)) == (([1, 1], True), [1, 1])
 
 
 def test_the_newest_version_counts_where_the_log_of_the_table_tells_of_no_cut_any_more(places: Places):
-    put_aside(places, 1)
+    write_side_table(places, 1)
     commit(places, 0, metadata="")
 
-    assert aside(places) == [1]
+    assert side_keys(places) == [1]
 
 
 @pytest.mark.parametrize("named", [7, -2])
 def test_a_version_that_is_not_there_is_none(places: Places, named: int):
-    put_aside(places, 1)
+    write_side_table(places, 1)
     commit(places, named)
 
-    assert aside(places) == []
+    assert side_keys(places) == []
 
 
 def test_a_note_of_before_versions_were_named_names_none_that_is_there():
     old = {name: value for name, value in json.loads(NOTE.to_json()).items() if name != "aside"}
 
-    told = [CommitNote.from_json(json.dumps({**old, "keeps_aside": keeps})) for keeps in (True, False)]
+    notes = [CommitNote.from_json(json.dumps({**old, "keeps_aside": flag})) for flag in (True, False)]
 
-    assert [None if note is None else note.aside for note in told] == [-2, None]
+    assert [None if note is None else note.aside for note in notes] == [-2, None]
 
 
 def market(spark: SparkSession, warehouse: Path) -> tuple[Built, LandedHistory]:
@@ -127,7 +127,7 @@ def market(spark: SparkSession, warehouse: Path) -> tuple[Built, LandedHistory]:
     return built, history
 
 
-def kept(built: Built) -> dict[int, object]:
+def side_values(built: Built) -> dict[int, object]:
     found = read_side_table(built.places, FEED, "t")
     return {} if found is None else {row["_row_key"]: row["v"] for row in found.to_pylist()}
 
@@ -150,11 +150,11 @@ def test_a_build_that_another_one_overtakes_takes_nothing_from_aside(
     slow = built.start()
     slow.step("t")
 
-    assert kept(built) == {2: 2, 3: 3, 4: 4}
+    assert side_values(built) == {2: 2, 3: 3, 4: 4}
     assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
     history.update("t", modified={4: {"s": "d"}})
     assert built.land_and_build(history) == {}
-    assert (built.rows("t").keys(), kept(built)) == ({1, 4}, {2: 2, 3: 3})
+    assert (built.rows("t").keys(), side_values(built)) == ({1, 4}, {2: 2, 3: 3})
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_a_table_with_a_row_aside_is_rebuilt_with_other_types_wherever_a_rebuild
             )
             with pytest.raises(Died):
                 Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "died").run()
-        was = kept(built)
+        was = side_values(built)
         assert was == ({2: 2} if dies == "replace_beside" else {2: "007", 3: "x"})
     if dies != "swap_in":
         Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "again").run()
@@ -186,7 +186,7 @@ def test_a_table_with_a_row_aside_is_rebuilt_with_other_types_wherever_a_rebuild
     history.update("t", modified={2: {"s": "now"}})
     assert built.land_and_build(history) == {}
     assert built.rows("t") == {1: {"v": "001", "s": "a"}, 2: {"v": "007", "s": "now"}}
-    assert kept(built) == {3: "x"}
+    assert side_values(built) == {3: "x"}
     assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
 
 
@@ -206,9 +206,9 @@ def test_a_build_that_dies_as_nothing_is_aside_any_more_is_gone_on_from_and_the_
     assert built.build() == {}
 
     rows = {1: {"v": 1, "s": "a"}, 2: {"v": 2, "s": "b"}}
-    assert (built.rows("t"), kept(built), is_settled(built.places)) == (rows, {}, True)
+    assert (built.rows("t"), side_values(built), is_settled(built.places)) == (rows, {}, True)
     Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "a").run()
-    assert (built.rows("t"), kept(built)) == (rows, {})
+    assert (built.rows("t"), side_values(built)) == (rows, {})
 
 
 def test_what_a_build_that_died_left_aside_is_gone_with_the_next_cut(spark: SparkSession, warehouse: Path) -> None:

@@ -254,8 +254,8 @@ def test_positions_missing_where_they_are_needed_leave_it_unknown(market: Wareho
 
     found = market.verify()
 
-    told = "lacks positions 8 to 8: `silverfold status` says what can be done"
-    assert (found.verdict, found.reason) == (Verdict.UNKNOWN, f"bronze of feed market {told}")
+    reason = "lacks positions 8 to 8: `silverfold status` says what can be done"
+    assert (found.verdict, found.reason) == (Verdict.UNKNOWN, f"bronze of feed market {reason}")
 
 
 def test_positions_missing_before_the_snapshot_are_not_needed(market: Warehouse):

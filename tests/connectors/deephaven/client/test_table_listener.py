@@ -161,18 +161,18 @@ def test_a_listener_that_is_added_later_hears_what_stands_and_whole_updates(
 
 
 def test_all_listeners_are_told_that_the_connection_is_over_also_those_that_come_then(server: TableServer) -> None:
-    heard = [TableListener() for _ in range(3)]
-    with TableClient("127.0.0.1", server.port, heard[0]) as client:
-        client.add_listener(heard[1])
+    listeners = [TableListener() for _ in range(3)]
+    with TableClient("127.0.0.1", server.port, listeners[0]) as client:
+        client.add_listener(listeners[1])
         client.subscribe(7, SubscribeMode.SNAPSHOT_WITH_UPDATES, "Quotes")
-        for each in heard[:2]:
+        for each in listeners[:2]:
             each.expect_updates(1)
         server.disconnect_all()
-        for each in heard[:2]:
+        for each in listeners[:2]:
             with pytest.raises(SilverfoldError):
                 each.expect_updates(9)
-        client.add_listener(heard[2])
-        assert heard[2].connection_error is not None
+        client.add_listener(listeners[2])
+        assert listeners[2].connection_error is not None
 
 
 def test_a_listener_can_be_added_inside_an_update_and_waits_for_its_end(server: TableServer, quotes: LiveTable) -> None:

@@ -344,13 +344,13 @@ def test_folding_by_blocks_is_folding_by_a_dictionary(
 def test_kept_apart_each_update_is_folded_alone(
     found: list[Frame], upsert: bool, parts: int, draw: st.DataObject, random: Any
 ):
-    kept = [frame for frame in found if isinstance(frame, Change)]
-    batches = batches_of(kept, draw)
+    changes = [frame for frame in found if isinstance(frame, Change)]
+    batches = batches_of(changes, draw)
 
     net = fold(*batches, parts=parts, by_update=True, upsert=upsert, shuffle=random.shuffle)
 
     assert net == {
         (update, key): row
-        for update in {frame.update for frame in kept}
-        for key, row in naive([frame for frame in kept if frame.update == update], upsert=upsert).items()
+        for update in {frame.update for frame in changes}
+        for key, row in naive([frame for frame in changes if frame.update == update], upsert=upsert).items()
     }

@@ -27,7 +27,7 @@ from tests.support.deephaven_vectors import VECTORS
 UNKNOWN = VECTORS["unknown-template"].body
 
 
-def asked(request):
+def requested_tables(request):
     """Ids, tables and modes of requests as the server reads them."""
     found = []
     while request:
@@ -62,7 +62,7 @@ def test_all_tables_are_asked_for_at_once_after_the_greeting():
     epoch = begun()
     epoch.receive(sent(GREETING))
     request, marked = epoch.requests()
-    assert asked(request) == [(1, "Quotes", "snapshot_with_updates"), (2, "Trades", "updates_only")]
+    assert requested_tables(request) == [(1, "Quotes", "snapshot_with_updates"), (2, "Trades", "updates_only")]
     assert [(each.stream, json.loads(each.body)["mark"]) for each in marked] == [
         ("quotes", "snapshot asked"),
         ("trades", "updates asked"),
@@ -146,7 +146,7 @@ def test_a_refused_subscription_is_asked_for_again_by_another_id_while_others_go
     ]
     assert (epoch.error, epoch.wait()) == (None, 2.0)
     clock.now += 2.0
-    assert asked(epoch.requests()[0]) == [(3, "Quotes", "snapshot_with_updates")]
+    assert requested_tables(epoch.requests()[0]) == [(3, "Quotes", "snapshot_with_updates")]
     assert outline(epoch.receive(sent(response(3), *update(3))))[1] == ("quotes", "snapshot", "begin")
 
 
@@ -154,13 +154,13 @@ def test_what_the_server_ends_unasked_is_asked_for_again_once():
     clock = Clock()
     epoch = subscribed(clock=clock)
     frames = epoch.receive(sent(*update(1), begin(1), rows(1), unsubscribed(1), *update(2)))
-    told = [(frame.stream, json.loads(frame.body)["mark"]) for frame in frames if frame.kind == "mark"]
+    reported = [(frame.stream, json.loads(frame.body)["mark"]) for frame in frames if frame.kind == "mark"]
     wait = epoch.wait()
     clock.now += wait
-    again = asked(epoch.requests()[0])
+    again = requested_tables(epoch.requests()[0])
     late = epoch.receive(sent(unsubscribed(1), response(3), *update(3)))
 
-    assert told == [("quotes", "update void"), ("quotes", "subscription failed")]
+    assert reported == [("quotes", "update void"), ("quotes", "subscription failed")]
     assert again == [(3, "Quotes", "snapshot_with_updates")]
     assert (marks(late), outline(late)[-1]) == ([], ("quotes", "snapshot", "end"))
 
@@ -215,7 +215,7 @@ def test_a_snapshot_only_table_is_asked_for_again_after_its_time():
     assert outline(frames)[-1] == ("quotes", "snapshot", "end")
     assert epoch.wait() == 5.0
     clock.now += 5
-    assert asked(epoch.requests()[0]) == [(2, "Quotes", "snapshot_only")]
+    assert requested_tables(epoch.requests()[0]) == [(2, "Quotes", "snapshot_only")]
     assert outline(epoch.receive(sent(response(2), *update(2))))[-1] == ("quotes", "snapshot", "end")
 
 
@@ -226,10 +226,10 @@ def test_a_suspended_stream_is_marked_and_asked_for_when_its_rest_is_over():
     assert [(frame.stream, json.loads(frame.body)) for frame in frames[2:]] == [
         ("quotes", {"mark": "stream suspended", "level": "warning", "seconds": 3.0})
     ]
-    assert asked(epoch.requests()[0]) == [(1, "Trades", "updates_only")]
+    assert requested_tables(epoch.requests()[0]) == [(1, "Trades", "updates_only")]
     assert epoch.subscribed_streams == {"trades"}
     clock.now += 3
-    assert asked(epoch.requests()[0]) == [(2, "Quotes", "snapshot_with_updates")]
+    assert requested_tables(epoch.requests()[0]) == [(2, "Quotes", "snapshot_with_updates")]
 
 
 def test_a_request_that_cannot_be_sent_fails_its_table_alone():
@@ -240,19 +240,19 @@ def test_a_request_that_cannot_be_sent_fails_its_table_alone():
         ("wide", "subscription failed"),
         ("quotes", "snapshot asked"),
     ]
-    assert [table for _, table, _ in asked(request)] == ["Quotes"]
+    assert [table for _, table, _ in requested_tables(request)] == ["Quotes"]
     assert epoch.wait() is None
 
 
 def test_a_message_of_an_unknown_template_is_kept_and_the_epoch_goes_on():
     epoch = subscribed()
     unknown, *rest = epoch.receive(sent(UNKNOWN, *update(1)))
-    told = json.loads(unknown.body)
-    assert (unknown.kind, told["mark"], b64decode(told["body"])) == ("mark", "unknown template", UNKNOWN)
+    details = json.loads(unknown.body)
+    assert (unknown.kind, details["mark"], b64decode(details["body"])) == ("mark", "unknown template", UNKNOWN)
     assert outline(rest)[-1] == ("quotes", "snapshot", "end")
 
 
 def test_a_flood_of_messages_of_an_unknown_template_is_told_by_powers_of_ten():
     epoch = subscribed()
-    told = [json.loads(frame.body) for _ in range(2) for frame in epoch.receive(sent(*[UNKNOWN] * 60))]
-    assert [each["count"] for each in told] == [1, 10, 100]
+    reports = [json.loads(frame.body) for _ in range(2) for frame in epoch.receive(sent(*[UNKNOWN] * 60))]
+    assert [each["count"] for each in reports] == [1, 10, 100]

@@ -16,7 +16,7 @@ from tests.support.chance import Highest
 from tests.support.deephaven_frames import GREETING, begin, end, refusal, response, rows, sent, update
 from tests.support.memory import MemorySink
 from tests.support.peers import serving, silent
-from tests.support.waiting import until
+from tests.support.polling import until
 
 TABLES = {"quotes": DeephavenTable(source="Quotes"), "trades": DeephavenTable(source="Trades")}
 
@@ -29,7 +29,7 @@ class Sink(MemorySink):
         return [(frame.stream, frame.kind.value, frame.boundary.value) for frame in self.frames if frame.kind != "mark"]
 
     def marks(self, name):
-        return [(stream, details) for stream, details in self.told() if details["mark"] == name]
+        return [(stream, details) for stream, details in self.mark_details() if details["mark"] == name]
 
 
 def receiver_of(address, *, tables=TABLES, timeout=10.0, **options):

@@ -60,29 +60,29 @@ def test_another_seed_makes_another_sequence() -> None:
 
 def test_updates_add_modify_and_remove_several_rows_each() -> None:
     table = filled(200)
-    heard: list[Delta] = []
-    table.listen(heard.append)
+    deltas: list[Delta] = []
+    table.listen(deltas.append)
     changer = Changer(table, 1)
     counts = [changer.change() for _ in range(100)]
     assert all(2 <= count <= 20 for count in counts)
-    assert len(heard) == 100
-    removed = sum(len(delta.removed) for delta in heard)
-    added = sum(len(delta.added) for delta in heard)
-    modified = sum(len(delta.modified) for delta in heard)
+    assert len(deltas) == 100
+    removed = sum(len(delta.removed) for delta in deltas)
+    added = sum(len(delta.added) for delta in deltas)
+    modified = sum(len(delta.modified) for delta in deltas)
     assert removed + added + modified == sum(counts)
     assert min(removed, added, modified) > 0.15 * sum(counts)
 
 
 def test_some_row_keys_are_removed_and_used_again() -> None:
     table = filled(50)
-    heard: list[Delta] = []
-    table.listen(heard.append)
+    deltas: list[Delta] = []
+    table.listen(deltas.append)
     changer = Changer(table, 1)
     for _ in range(100):
         changer.change()
     gone: set[int] = set()
     reused = 0
-    for delta in heard:
+    for delta in deltas:
         gone |= set(delta.removed.tolist())
         reused += len(gone & set(delta.added.keys.tolist()))
     assert reused > 0
@@ -109,12 +109,12 @@ def test_integers_stay_inside_their_type_and_off_its_null(kind: str) -> None:
 
 def test_changes_come_at_the_pace_for_the_time_and_then_stop() -> None:
     table, clock = filled(100), Clock()
-    told: list[int] = []
+    reported: list[int] = []
     pace = Rate(changes_per_second=50, seconds=10)
-    made = change_steadily([Changer(table, 1)], pace, clock=clock, stopped_within=clock.wait, progress=told.append)
+    made = change_steadily([Changer(table, 1)], pace, clock=clock, stopped_within=clock.wait, progress=reported.append)
     assert 500 <= made < 520
-    assert sum(told) == made
-    assert table.updates == 1 + len(told)
+    assert sum(reported) == made
+    assert table.updates == 1 + len(reported)
     assert clock.now <= 1010
 
 
@@ -151,14 +151,14 @@ def test_numbered_columns_name_one_row_for_good() -> None:
     table = LiveTable({"Id": "Long", "Sym": "String"})
     with table.update() as update:
         update.add([{"Id": number, "Sym": "A"} for number in (7, 5, 6)])
-    heard: list[Delta] = []
-    table.listen(heard.append)
+    deltas: list[Delta] = []
+    table.listen(deltas.append)
     changer = Changer(table, 1, numbered=["Id"])
     for _ in range(60):
         changer.change()
-    assert all("Id" not in delta.written for delta in heard)
-    assert [number for delta in heard for number in sorted(delta.added.columns["Id"].tolist())] == list(
-        range(8, 8 + sum(len(delta.added) for delta in heard))
+    assert all("Id" not in delta.written for delta in deltas)
+    assert [number for delta in deltas for number in sorted(delta.added.columns["Id"].tolist())] == list(
+        range(8, 8 + sum(len(delta.added) for delta in deltas))
     )
 
 

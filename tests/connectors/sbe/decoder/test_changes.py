@@ -54,15 +54,15 @@ def changes(schema: Schema, template: str, settings: SbeTable, bodies: Sequence[
     return sorted(found, key=lambda change: (change["frame_seq"], change["ordinal"] or 0))
 
 
-def assert_as_read_plainly(schema: Schema, template: str, settings: SbeTable, bodies: Sequence[bytes]) -> None:
-    plain = SbeReferenceReader(schema, schema.messages[template], settings)
+def assert_as_reference(schema: Schema, template: str, settings: SbeTable, bodies: Sequence[bytes]) -> None:
+    reference = SbeReferenceReader(schema, schema.messages[template], settings)
     found = changes(schema, template, settings, bodies)
     for position, body in enumerate(bodies, start=10):
         mine = [change for change in found if change["frame_seq"] == position]
-        expected = read_plainly(plain, position, body)
+        expected = read_by_reference(reference, position, body)
         if isinstance(expected, WireError):
-            told = [change["error"] for change in mine if change["error"] is not None]
-            assert {"error_class": expected.error_class, "reason": str(expected)} in told
+            errors = [change["error"] for change in mine if change["error"] is not None]
+            assert {"error_class": expected.error_class, "reason": str(expected)} in errors
             continue
         assert [change["error"] for change in mine] == [None] * len(expected)
         for change, wanted in zip(mine, expected, strict=True):
@@ -70,16 +70,18 @@ def assert_as_read_plainly(schema: Schema, template: str, settings: SbeTable, bo
             if wanted.op == "delete":
                 assert change["row"] is None
                 continue
-            assert tuple(change["row"]) == plain.columns
-            assert same({name: wanted.row.get(name) for name in plain.columns}, change["row"])
+            assert tuple(change["row"]) == reference.columns
+            assert same({name: wanted.row.get(name) for name in reference.columns}, change["row"])
             if settings.keys:
-                sent = [name for name in plain.columns if name in wanted.row]
-                assert change["present"] == (None if len(sent) == len(plain.columns) else sent)
+                sent = [name for name in reference.columns if name in wanted.row]
+                assert change["present"] == (None if len(sent) == len(reference.columns) else sent)
 
 
-def read_plainly(plain: SbeReferenceReader, position: int, body: bytes) -> Sequence[ReferenceChange] | WireError:
+def read_by_reference(
+    reference: SbeReferenceReader, position: int, body: bytes
+) -> Sequence[ReferenceChange] | WireError:
     try:
-        return list(plain.changes(1, [(position, body)]))
+        return list(reference.changes(1, [(position, body)]))
     except WireError as error:
         return error
 
@@ -107,7 +109,7 @@ def test_any_message_becomes_what_it_is_read_as_plainly(settings, mutations, len
         body[at] = octet
     made = table(template="Quote", **settings)
 
-    assert_as_read_plainly(SAMPLE, "Quote", made, [QUOTE, bytes(body), bytes(body[:length]), QUOTE])
+    assert_as_reference(SAMPLE, "Quote", made, [QUOTE, bytes(body), bytes(body[:length]), QUOTE])
 
 
 def paths(body: Body) -> list[str]:
@@ -138,12 +140,12 @@ def test_messages_of_any_schema_become_what_they_are_read_as_plainly(data):
     elif "_sent" not in columns:
         made = table(template=name, absent=data.draw(st.sampled_from(["null", "listed"])), **settings)
 
-    assert_as_read_plainly(schema, name, made, bodies)
+    assert_as_reference(schema, name, made, bodies)
 
 
 @pytest.mark.parametrize("settings", [{}, {"keys": ["orderId"]}, {"group": "legs"}, {"group": "fees"}])
 def test_messages_of_every_version_become_what_they_are_read_as_plainly(settings):
-    assert_as_read_plainly(ORDER, "Order", table(template="Order", **settings), [*ORDERS, *ORDERS[::-1]])
+    assert_as_reference(ORDER, "Order", table(template="Order", **settings), [*ORDERS, *ORDERS[::-1]])
 
 
 def test_what_a_version_does_not_have_is_not_among_what_was_sent():
@@ -179,16 +181,16 @@ def test_what_an_older_message_has_is_the_same_whatever_schema_it_is_read_by():
 def test_a_value_that_the_schema_does_not_know_is_kept_or_waits_for_one_that_does():
     by_level = {"keys": ["securityId", "level"], "operation": "action"}
     fields = {"securityId": 1, "price": {"mantissa": 1}, "size": 1, "orders": None, "action": "New"}
-    told = [{**fields, "level": level, "side": side} for level, side in ((1, "Bid"), (2, "Z"))]
-    body = encode(MARKET, "BookUpdate", {"transactTime": 0, "entries": told}, tolerant=True)
-    kept = changes(MARKET, "BookUpdate", table(template="BookUpdate", group="entries", **by_level), [body])
+    entries = [{**fields, "level": level, "side": side} for level, side in ((1, "Bid"), (2, "Z"))]
+    body = encode(MARKET, "BookUpdate", {"transactTime": 0, "entries": entries}, tolerant=True)
+    retained = changes(MARKET, "BookUpdate", table(template="BookUpdate", group="entries", **by_level), [body])
     strict = table(template="BookUpdate", group="entries", unknown_values="error", **by_level)
     refused = changes(MARKET, "BookUpdate", strict, [body])
 
-    assert [change["row"]["side"] for change in kept] == ["Bid", "Z"]
+    assert [change["row"]["side"] for change in retained] == ["Bid", "Z"]
     (error,) = [change["error"] for change in refused if change["error"] is not None]
     assert error["reason"].endswith("'Z' is no value of the enum: a schema that names it is needed")
-    assert_as_read_plainly(MARKET, "BookUpdate", strict, [body, book((1, "New"))])
+    assert_as_reference(MARKET, "BookUpdate", strict, [body, book((1, "New"))])
 
 
 SIDES = """<s:messageSchema xmlns:s="http://fixprotocol.io/2016/sbe" id="1" version="0"><types>{header}
@@ -201,13 +203,13 @@ SIDES = """<s:messageSchema xmlns:s="http://fixprotocol.io/2016/sbe" id="1" vers
 def test_a_code_that_reads_as_the_name_of_another_is_no_value_of_the_enum():
     schema = load_schema(SIDES.format(header=HEADER).encode())
     bodies = [encode(schema, "M", {"k": 1, "side": side}, tolerant=True) for side in ("B", 0x42, 0x5A)]
-    kept, strict, keyed = table(template="M"), table(template="M", unknown_values="error"), table(keys=["side"])
+    lenient, strict, keyed = table(template="M"), table(template="M", unknown_values="error"), table(keys=["side"])
 
-    assert [change["row"]["side"] for change in changes(schema, "M", kept, bodies)] == ["B", "66", "Z"]
+    assert [change["row"]["side"] for change in changes(schema, "M", lenient, bodies)] == ["B", "66", "Z"]
     assert [bool(change["error"]) for change in changes(schema, "M", strict, bodies)] == [False, True, True]
     assert [bool(change["error"]) for change in changes(schema, "M", keyed, bodies)] == [False, True, True]
-    for settings in (kept, strict, keyed):
-        assert_as_read_plainly(schema, "M", settings, bodies)
+    for settings in (lenient, strict, keyed):
+        assert_as_reference(schema, "M", settings, bodies)
 
 
 def test_a_field_beyond_the_end_of_a_block_was_not_sent():
@@ -231,7 +233,7 @@ def test_a_composite_that_has_grown_since_a_message_was_written_was_sent():
     new = load_schema(GROWN.format(version=1, header=HEADER, member=member).encode())
     body = encode(old, "M", {"k": 1, "p": {"x": 7}})
     assert encode(new, "M", {"k": 1, "p": {"x": 7}}, version=0) == body
-    assert_as_read_plainly(new, "M", table(template="M", keys=["k"]), [body])
+    assert_as_reference(new, "M", table(template="M", keys=["k"]), [body])
 
     (found,) = changes(new, "M", table(template="M", keys=["k"]), [body])
 
@@ -240,8 +242,8 @@ def test_a_composite_that_has_grown_since_a_message_was_written_was_sent():
 
 def book(*entries: tuple[int, str]) -> bytes:
     known = {"securityId": 1, "side": "Bid", "price": {"mantissa": 1}, "size": 1, "orders": None}
-    told = [{**known, "level": level, "action": action} for level, action in entries]
-    return encode(MARKET, "BookUpdate", {"transactTime": 0, "entries": told}, tolerant=True)
+    levels = [{**known, "level": level, "action": action} for level, action in entries]
+    return encode(MARKET, "BookUpdate", {"transactTime": 0, "entries": levels}, tolerant=True)
 
 
 def entries(**settings: Any) -> SbeTable:
@@ -270,7 +272,7 @@ def test_an_action_without_a_meaning_is_an_error_of_its_message():
         "error_class": "INVALID_VALUE",
         "reason": "operation in BookUpdate.action: 'Change' is not among inserts, updates and deletes",
     }
-    assert_as_read_plainly(MARKET, "BookUpdate", settings, [book((0, "New"), (1, "Change")), book((5, "New"))])
+    assert_as_reference(MARKET, "BookUpdate", settings, [book((0, "New"), (1, "Change")), book((5, "New"))])
 
 
 def test_an_action_that_the_schema_does_not_know_has_no_meaning():
@@ -297,11 +299,11 @@ def test_decimals_and_times_are_numbers_and_moments_where_asked_for():
         },
     )
 
-    (plainly,) = changes(MARKET, "Trade", table(), [body])
+    (row,) = changes(MARKET, "Trade", table(), [body])
     (meant,) = changes(MARKET, "Trade", table(decimals=True, timestamps=True, sets="integer"), [body])
 
-    assert plainly["row"]["price"] == {"mantissa": -12_345, "exponent": -4}
-    assert plainly["row"]["transactTime"] == Decimal(1_700_000_000_123_456_789)
+    assert row["row"]["price"] == {"mantissa": -12_345, "exponent": -4}
+    assert row["row"]["transactTime"] == Decimal(1_700_000_000_123_456_789)
     assert meant["row"] | {"note": ""} == {
         "transactTime": datetime(2023, 11, 14, 22, 13, 20, 123456, tzinfo=UTC),
         "tradeId": Decimal(2**64 - 2),
@@ -344,7 +346,7 @@ def test_a_time_that_no_timestamp_can_hold_is_an_error_of_its_message(settings):
         "time-range in M.legs[1].due.when: 253402300800000 is a time that a timestamp cannot hold"
     )
     assert errors[12]["reason"].startswith("time-range in M.legs[1].due.when: -9223372036854775808 is a time")
-    assert_as_read_plainly(LEGS, "M", made, bodies)
+    assert_as_reference(LEGS, "M", made, bodies)
 
 
 NESTED = message_of(
@@ -364,7 +366,7 @@ def test_a_name_that_is_taken_further_in_is_told_by_its_level():
     )
 
     assert found["row"] == {f"{name}_id": 1, f"{name}_Size": 2, "id": 3, "size": 4}
-    assert_as_read_plainly(NESTED, name, table(template=name, group="outer.inner"), [])
+    assert_as_reference(NESTED, name, table(template=name, group="outer.inner"), [])
 
 
 def test_numbers_of_rows_count_through_all_entries_of_a_message():

@@ -41,7 +41,7 @@ def test_a_column_stays_what_it_is_as_the_schema_grows(since: str, leg: str, nam
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"group": "outer.none"}, "outer.none is no group; groups there: inner"),
         ({"group": "id"}, "id is no group; groups there: outer"),
@@ -49,7 +49,7 @@ def test_a_column_stays_what_it_is_as_the_schema_grows(since: str, leg: str, nam
         ({"group": "outer", "with": ["outer"]}, "with: outer does not enclose"),
     ],
 )
-def test_what_a_message_does_not_have_is_refused_by_name(settings, told):
+def test_what_a_message_does_not_have_is_refused_by_name(settings, message):
     (name,) = NESTED.messages
-    with pytest.raises(SchemaError, match=told):
+    with pytest.raises(SchemaError, match=message):
         layout_of(NESTED, NESTED.messages[name], table(template=name, **settings))

@@ -229,10 +229,10 @@ def test_a_schema_is_what_was_read_even_if_its_files_are_replaced_before_it_is_l
 def test_a_schema_that_misreads_what_landed_before_is_told_to_break():
     retyped = TEXTS[0].replace(b'name="qty" id="2" type="uint16"', b'name="qty" id="2" type="int16"')
 
-    reported = what_changed(TEXTS[0], load_schema(retyped))
+    outcome = what_changed(TEXTS[0], load_schema(retyped))
 
-    assert reported["breaks"] is True
-    assert [line.split(" (")[0] for line in reported["changes"]] == [
+    assert outcome["breaks"] is True
+    assert [line.split(" (")[0] for line in outcome["changes"]] == [
         "schema: version not raised",
         "Order.qty: type of a field changed",
     ]
@@ -278,5 +278,5 @@ def test_part_of_a_message_is_wrong_at_the_end_of_a_connection_and_right_at_that
 def test_a_schema_that_misreads_what_landed_is_a_warning():
     schema = load_schema(TEXTS[0].replace(b'id="2" type="uint16"', b'id="2" type="int16"'), file="x")
     _, changed = landing(schema).begin(b"", TEXTS[0])
-    reported = json.loads(changed.body)
-    assert (reported["breaks"], reported["level"]) == (True, "warning")
+    details = json.loads(changed.body)
+    assert (details["breaks"], details["level"]) == (True, "warning")

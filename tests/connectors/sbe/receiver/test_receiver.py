@@ -11,8 +11,8 @@ from silverfold.connectors.base import Resume
 from silverfold.connectors.sbe.server import MarketServer
 from silverfold.connectors.wire.framing.known import FRAMINGS
 from tests.support.peers import nobody, serving
+from tests.support.polling import until
 from tests.support.sbe_receiving import SECURITIES, STREAM, TEXT, Sink, epoch, receiver
-from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("cut", [1, 5, 47, 50, len(STREAM)])

@@ -18,7 +18,7 @@ from silverfold.connectors.sqlitecloud.protocol.landed.payload import Change, Ch
 from silverfold.connectors.sqlitecloud.protocol.messages import Column, Rowset, ServerError
 from tests.support.certificates import server_of, trusted_file
 from tests.support.scsp_peer import OK, SECRET, TICKET, UUID, Peer
-from tests.support.sqlitecloud_client import CHUNKS_END, chunk, run, saying, take
+from tests.support.sqlitecloud_client import CHUNKS_END, chunk, run, take, writing
 
 NUMBERED = [
     json.dumps({"sender": UUID, "channel": "c", "channel_type": "MESSAGE", "payload": n}) for n in range(20_000)
@@ -32,7 +32,7 @@ def test_a_session_begins_with_the_login_of_the_connection_string():
         return await db.uuid()
 
     assert run(peer, use, query="&maxrows=7&compression=1") == UUID
-    assert peer.asked == [
+    assert peer.commands == [
         "AUTH USER user PASSWORD s3cret;USE DATABASE shop.sqlite;"
         "SET CLIENT KEY COMPRESSION TO 1;SET CLIENT KEY MAXROWS TO 7;",
         "GET CLIENT KEY UUID;",
@@ -41,16 +41,16 @@ def test_a_session_begins_with_the_login_of_the_connection_string():
 
 @pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "tls"])
 def test_notifications_in_one_segment_all_arrive_in_order_and_none_is_held_back(encrypted, tmp_path):
-    peer = Peer(says=saying(b"".join(encode_json(text) for text in NUMBERED)))
+    peer = Peer(on_pubsub=writing(b"".join(encode_json(text) for text in NUMBERED)))
 
     async def use(db):
         await db.listen("c")
         return await take(db, 20_000)
 
     tls, query = (server_of(), f"&root_certificate={trusted_file(tmp_path)}") if encrypted else (None, "")
-    heard = run(peer, use, tls=tls, query=query)
-    assert [notification.text.decode() for notification in heard] == NUMBERED
-    assert heard[0].frame == encode_json(NUMBERED[0])
+    received = run(peer, use, tls=tls, query=query)
+    assert [notification.text.decode() for notification in received] == NUMBERED
+    assert received[0].frame == encode_json(NUMBERED[0])
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_notifications_that_come_byte_by_byte_all_arrive_in_order_and_none_is_he
     texts = [f'{{"payload":{n}}}' for n in range(count)]
     stream = b"".join(encode_json(text) for text in texts)
 
-    async def says(writer):
+    async def write(writer):
         for at in range(len(stream)):
             writer.write(stream[at : at + 1])
         await writer.drain()
@@ -76,8 +76,8 @@ def test_notifications_that_come_byte_by_byte_all_arrive_in_order_and_none_is_he
         return await take(db, count)
 
     tls, query = (server_of(), f"&root_certificate={trusted_file(tmp_path)}") if encrypted else (None, "")
-    heard = run(Peer(says=says), use, tls=tls, query=query)
-    assert [notification.text.decode() for notification in heard] == texts
+    received = run(Peer(on_pubsub=write), use, tls=tls, query=query)
+    assert [notification.text.decode() for notification in received] == texts
 
 
 def test_what_comes_with_the_answer_to_pauth_is_heard():
@@ -101,12 +101,12 @@ def test_a_listen_that_was_given_up_is_taken_up_by_the_next():
 
         return OK if answered.is_set() else late
 
-    peer = Peer({"LISTEN": first}, says=saying(encode_json("heard")))
+    peer = Peer({"LISTEN": first}, on_pubsub=writing(encode_json("heard")))
 
     async def use(db):
-        asked = asyncio.create_task(db.listen("c"))
+        task = asyncio.create_task(db.listen("c"))
         await answered.wait()
-        asked.cancel()
+        task.cancel()
         await db.listen("c")
         return [notification.text for notification in await take(db, 1)]
 
@@ -114,16 +114,16 @@ def test_a_listen_that_was_given_up_is_taken_up_by_the_next():
 
 
 def test_a_reader_of_notifications_that_leaves_or_is_cancelled_loses_none():
-    peer = Peer(says=saying(*[encode_json(str(n)) for n in range(6)], pause=0.01))
+    peer = Peer(on_pubsub=writing(*[encode_json(str(n)) for n in range(6)], pause=0.01))
 
     async def use(db):
         await db.listen("c")
-        heard = [notification.text for notification in await take(db, 2)]
-        waiting = asyncio.create_task(take(db, 100))
+        received = [notification.text for notification in await take(db, 2)]
+        task = asyncio.create_task(take(db, 100))
         await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        return heard + [notification.text for notification in await take(db, 4)]
+        task.cancel()
+        await asyncio.wait([task])
+        return received + [notification.text for notification in await take(db, 4)]
 
     assert run(peer, use) == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
@@ -131,7 +131,7 @@ def test_a_reader_of_notifications_that_leaves_or_is_cancelled_loses_none():
 def test_a_slow_reader_of_notifications_lets_the_server_wait():
     written = []
 
-    async def says(writer):
+    async def write(writer):
         for n in range(400):
             writer.write(encode_json(bytes(1 << 16)))
             await writer.drain()
@@ -145,11 +145,11 @@ def test_a_slow_reader_of_notifications_lets_the_server_wait():
         await take(db, 399)
         return before
 
-    assert run(Peer(says=says), use) < 300
+    assert run(Peer(on_pubsub=write), use) < 300
 
 
 def test_texts_as_strings_are_notifications_too():
-    peer = Peer(says=saying(b"+3 abc", b"!4 abc\0", b"#2 {}"))
+    peer = Peer(on_pubsub=writing(b"+3 abc", b"!4 abc\0", b"#2 {}"))
 
     async def use(db):
         await db.listen("c")
@@ -180,7 +180,7 @@ def test_names_and_texts_are_bound_whatever_is_in_them():
         await db.ping()
 
     run(peer, use)
-    assert peer.asked[1:] == [
+    assert peer.commands[1:] == [
         f"LISTEN {odd!r};",
         f"PAUTH {UUID} {SECRET}",
         f"LISTEN TABLE {odd!r} DATABASE 'shop.sqlite';",
@@ -199,7 +199,7 @@ def test_names_and_texts_are_bound_whatever_is_in_them():
 
 
 def test_what_notifications_say_can_be_had_decoded_with_who_said_it():
-    said = [
+    messages = [
         {"sender": UUID, "channel": "foo", "type": "TABLE", "pk": ["id"], "payload": [{"type": "DELETE", "pv": [13]}]},
         {"sender": "0", "channel": "foo", "type": "TABLE", "pk": ["id"], "payload": [
             {"type": "UPDATE", "id": 15, "a": None, "pv": [14]},
@@ -207,16 +207,16 @@ def test_what_notifications_say_can_be_had_decoded_with_who_said_it():
         {"channel": "foo"},
         {"sender": "other", "channel": "news", "type": "MESSAGE"},
     ]  # fmt: skip
-    peer = Peer(says=saying(*(encode_json(json.dumps(each)) for each in said)))
+    peer = Peer(on_pubsub=writing(*(encode_json(json.dumps(each)) for each in messages)))
 
     async def use(db):
         await db.listen_table("foo")
-        heard = decoded(db)
-        told = [await anext(heard), await anext(heard)]
+        stream = decoded(db)
+        updates = [await anext(stream), await anext(stream)]
         with pytest.raises(InvalidValue):
-            await anext(heard)
-        told.append(await anext(decoded(db)))
-        return [(is_mine(db, each), each) for each in told]
+            await anext(stream)
+        updates.append(await anext(decoded(db)))
+        return [(is_mine(db, each), each) for each in updates]
 
     (mine, first), (from_server, second), (from_other, third) = run(peer, use)
     assert (mine, from_server, from_other) == (True, False, False)
@@ -257,7 +257,7 @@ def test_a_text_the_server_wants_back_is_sent_back_and_answered():
         return await db.exec("TEST COMMAND;")
 
     assert run(peer, use) == "PONG"
-    assert peer.asked[-1] == "PING"
+    assert peer.commands[-1] == "PING"
 
 
 def test_a_server_that_wants_texts_back_for_ever_has_no_answer_in_time():
@@ -299,10 +299,10 @@ def test_a_select_that_is_left_early_or_cancelled_does_not_spoil_the_next_reques
     async def use(db):
         async with aclosing(db.select("SELECT")) as rows:
             first = await anext(rows)
-        waiting = asyncio.create_task(db.exec("slow"))
+        task = asyncio.create_task(db.exec("slow"))
         await asyncio.sleep(0.01)
-        waiting.cancel()
-        await asyncio.wait([waiting])
+        task.cancel()
+        await asyncio.wait([task])
         return first, await db.exec("number"), await db.uuid()
 
     peer = Peer({"SELECT": answer, "number": b":7 ", "slow": lambda statement: slow})
@@ -344,7 +344,7 @@ def test_a_refused_statement_has_all_codes_and_the_session_goes_on():
 def test_pubsub_only_ends_the_main_connection_and_notifications_go_on():
     go = asyncio.Event()
 
-    async def says(writer):
+    async def write(writer):
         await go.wait()
         writer.write(b"#5 after")
 
@@ -352,14 +352,14 @@ def test_pubsub_only_ends_the_main_connection_and_notifications_go_on():
         await db.listen("c")
         await db.pubsub_only()
         go.set()
-        heard = await take(db, 1)
+        received = await take(db, 1)
         with pytest.raises(LocalProtocolError, match="no main connection"):
             await db.ping()
-        return heard[0].text
+        return received[0].text
 
-    peer = Peer(says=says)
+    peer = Peer(on_pubsub=write)
     assert run(peer, use) == b"after"
-    assert peer.asked[-1] == "PUBSUB ONLY;"
+    assert peer.commands[-1] == "PUBSUB ONLY;"
 
 
 def test_listening_before_hearing():

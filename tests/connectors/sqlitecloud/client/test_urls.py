@@ -58,7 +58,7 @@ def test_a_wrong_connection_string_is_refused(vector):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("sqlitecloud://h?apikey=k&compresion=1", "did you mean compression"),
         ("sqlitecloud://h?apikey=k&compression=yes", "compression: 0, 1, true or false"),
@@ -83,8 +83,8 @@ def test_a_wrong_connection_string_is_refused(vector):
         ("sqlitecloud://db..example.com/x?apikey=k", "a host whose name can be looked up"),
     ],
 )
-def test_what_is_wrong_is_said_in_words(text, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_is_wrong_is_said_in_words(text, message):
+    with pytest.raises(ValueError, match=message):
         parse_connection_string(text)
 
 

@@ -111,7 +111,7 @@ def test_what_overlays_a_snapshot_and_what_has_a_key_of_another_type_are_not_tak
 
 
 @pytest.mark.parametrize(
-    ("kind", "spelt", "values", "unfit"),
+    ("kind", "literals", "values", "unfit"),
     [
         ("bigint", ["1", "", "null", "-9223372036854775808"], [1, None, None, -(2**63)], []),
         ("bigint", ["1", "2.0", '"3"', "9223372036854775808", "4.5"], [1, 2, 3, None, None], [3, 4]),
@@ -129,8 +129,8 @@ def test_what_overlays_a_snapshot_and_what_has_a_key_of_another_type_are_not_tak
         ("binary", ['"ff"', "null", '"f"'], [b"\xff", None, None], [2]),
     ],
 )
-def test_values_are_what_they_spell(kind: str, spelt: list[str], values: list[Any], unfit: list[int]) -> None:
-    read, wrong = read_all(Column("c", kind, "hex"), pa.array(spelt))
+def test_values_are_what_they_spell(kind: str, literals: list[str], values: list[Any], unfit: list[int]) -> None:
+    read, wrong = read_all(Column("c", kind, "hex"), pa.array(literals))
     assert (repr(read.to_pylist()), list(wrong.nonzero()[0])) == (repr(values), unfit)
 
 
@@ -140,11 +140,11 @@ def test_texts_of_a_nocase_column_are_in_lower_case_as_far_as_they_are_ascii() -
 
 
 @given(st.lists(st.sampled_from(NUMBERS) | st.floats(allow_nan=False, allow_infinity=False).map(repr), max_size=5))
-def test_a_number_is_the_same_text_however_many_are_read_at_once(spelt: list[str]) -> None:
-    read, unfit = read_all(Column("c", "string"), pa.array(spelt, pa.string()))
+def test_a_number_is_the_same_text_however_many_are_read_at_once(literals: list[str]) -> None:
+    read, unfit = read_all(Column("c", "string"), pa.array(literals, pa.string()))
     as_they_are = ("9223372036854775807", "0", "7", "-12")
-    told = {"1E+999": "Infinity"} | {each: each for each in as_they_are}
-    assert read.to_pylist() == [told.get(each, repr(float(each))) for each in spelt]
+    expected = {"1E+999": "Infinity"} | {each: each for each in as_they_are}
+    assert read.to_pylist() == [expected.get(each, repr(float(each))) for each in literals]
     assert not unfit.any()
 
 

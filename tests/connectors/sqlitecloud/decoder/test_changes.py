@@ -38,12 +38,12 @@ def rows_of(of: ChangeReader, *frames: Landed) -> list[dict[str, Any]]:
     return [row for batch in batches for row in batch.to_pylist()]
 
 
-def told(*entries: tuple[str, list[Any] | None, dict[str, Any]], keys: Sequence[str] = ("id",)) -> bytes:
+def notification(*entries: tuple[str, list[Any] | None, dict[str, Any]], keys: Sequence[str] = ("id",)) -> bytes:
     return framed(table_text("foo", keys, entries, "new"))
 
 
 def data(position: int, *entries: tuple[str, list[Any] | None, dict[str, Any]]) -> Landed:
-    return position, "data", told(*entries)
+    return position, "data", notification(*entries)
 
 
 def changes_of(rows: Sequence[dict[str, Any]]) -> list[Change]:
@@ -109,28 +109,30 @@ def rows_in(state: State) -> list[list[Any]]:
 def test_the_plain_reader_ends_there_too(vector: dict[str, Any]) -> None:
     frames, _ = landed(vector)
     types = dict.fromkeys(vector["columns"], "string") | dict.fromkeys(vector["keys"], "bigint")
-    plain = SqliteCloudReferenceReader("foo", SqliteCloudTable.model_validate({"types": types}), SqliteCloudOptions())
-    plain.control(control(described("foo", dict.fromkeys(vector["columns"], ""), vector["keys"])))
-    fold = TableFold(plain.keys)
+    reference = SqliteCloudReferenceReader(
+        "foo", SqliteCloudTable.model_validate({"types": types}), SqliteCloudOptions()
+    )
+    reference.control(control(described("foo", dict.fromkeys(vector["columns"], ""), vector["keys"])))
+    fold = TableFold(reference.keys)
     for position, kind, body in sorted(frames, key=lambda frame: frame[1] == "data"):
-        fold.apply(plain.changes(1, [(position, body)]), plain.columns, snapshot=kind == "snapshot")
-    assert sorted([[row[name] for name in plain.columns] for row in fold.all_rows()], key=repr) == vector["at_end"]
+        fold.apply(reference.changes(1, [(position, body)]), reference.columns, snapshot=kind == "snapshot")
+    assert sorted([[row[name] for name in reference.columns] for row in fold.all_rows()], key=repr) == vector["at_end"]
 
 
 @pytest.mark.parametrize("old", [[None], ["x"], [7]])
 def test_what_an_insert_carries_as_an_old_key_is_passed_by(old: list[Any]) -> None:
-    frame = (0, "data", told(("INSERT", old, {"id": 15, "a": "x", "b": "y"})))
+    frame = (0, "data", notification(("INSERT", old, {"id": 15, "a": "x", "b": "y"})))
     (change,) = changes_of(rows_of(reader(), frame))
-    plain = SqliteCloudReferenceReader("foo", SqliteCloudTable.model_validate({}), SqliteCloudOptions())
-    plain.control(control(FOO))
-    (expected,) = plain.changes(1, [(0, frame[2])])
+    reference = SqliteCloudReferenceReader("foo", SqliteCloudTable.model_validate({}), SqliteCloudOptions())
+    reference.control(control(FOO))
+    (expected,) = reference.changes(1, [(0, frame[2])])
     assert (change.op, change.key, change.old_key) == (expected.op, expected.key, expected.old_key)
     assert expected.old_key is None
 
 
 def test_a_full_row_that_moves_in_the_overlay_is_there_even_if_the_old_one_is_not() -> None:
     moved = {"id": 15, "a": "x", "b": "y"}
-    frames = [(0, "data", told(("UPDATE", [20], moved))), (1, "snapshot", rowset(FOO.names, []))]
+    frames = [(0, "data", notification(("UPDATE", [20], moved))), (1, "snapshot", rowset(FOO.names, []))]
     changes = changes_of(rows_of(reader(snapshot_end=2), *frames))
     assert after({}, changes, columns=FOO.names) == {(15,): moved}
     later = changes_of(rows_of(reader(snapshot_end=-1), *frames))
@@ -139,7 +141,7 @@ def test_a_full_row_that_moves_in_the_overlay_is_there_even_if_the_old_one_is_no
 
 def test_rows_that_change_places_in_one_notification_do_so() -> None:
     both = (("UPDATE", [1], {"id": 2, "a": "p", "b": "q"}), ("UPDATE", [2], {"id": 1, "a": "r", "b": "s"}))
-    frames = [(0, "snapshot", rowset(FOO.names, [[1, "p", "q"], [2, "r", "s"]])), (1, "data", told(*both))]
+    frames = [(0, "snapshot", rowset(FOO.names, [[1, "p", "q"], [2, "r", "s"]])), (1, "data", notification(*both))]
     expected = [[1, "r", "s"], [2, "p", "q"]]
     assert rows_in(after({}, changes_of(rows_of(reader(snapshot_end=2), *frames)), columns=FOO.names)) == expected
 
@@ -174,29 +176,32 @@ def test_by_setting_an_insert_carries_every_column() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (told(("INSERT", None, {"id": 1, "c": 2})), "unknown_column: column 'c' was not there"),
-        (told(("INSERT", None, {"id": 1, "a": 2}), keys=("a",)), "other_keys: the key is a, in the snapshot it was id"),
+        (notification(("INSERT", None, {"id": 1, "c": 2})), "unknown_column: column 'c' was not there"),
+        (
+            notification(("INSERT", None, {"id": 1, "a": 2}), keys=("a",)),
+            "other_keys: the key is a, in the snapshot it was id",
+        ),
         (framed('{"channel":"foo","type":"MESSAGE"}'), "unknown_kind: "),
         (framed("{"), "invalid_json: "),
         (framed("[]"), "not_an_object: "),
-        (told(("INSERT", None, {"id": 1})).replace(b'"channel"', b'"channal"'), "no_channel: "),
-        (told(("INSERT", None, {"id": 1}))[:-9], "bad_frame at byte 0: "),
+        (notification(("INSERT", None, {"id": 1})).replace(b'"channel"', b'"channal"'), "no_channel: "),
+        (notification(("INSERT", None, {"id": 1}))[:-9], "bad_frame at byte 0: "),
         (b"#5 {}", "bad_frame at byte 0: "),
         (b":5 ", "bad_frame at byte 0: "),
         (b"", "bad_frame at byte 0: "),
-        (told(("INSERT", None, {"id": 2**63})), "unfit_value in id: 9223372036854775808 does not fit"),
+        (notification(("INSERT", None, {"id": 2**63})), "unfit_value in id: 9223372036854775808 does not fit"),
     ],
 )
 def test_a_notification_that_cannot_be_read_is_one_error_and_no_change(body: bytes, reason: str) -> None:
-    rows = rows_of(reader(), (0, "data", told(("INSERT", None, {"id": 1}))), (1, "data", body))
+    rows = rows_of(reader(), (0, "data", notification(("INSERT", None, {"id": 1}))), (1, "data", body))
     assert {row["frame_seq"]: row["op"] for row in rows} == {0: "insert", 1: None}
     (error,) = [row["error"] for row in rows if row["error"]]
     assert error["error_class"] == "INVALID_VALUE"
     assert error["reason"].startswith(reason)
-    plain = SqliteCloudReferenceReader("foo", SqliteCloudTable(), SqliteCloudOptions())
-    plain.control(control(FOO))
+    reference = SqliteCloudReferenceReader("foo", SqliteCloudTable(), SqliteCloudOptions())
+    reference.control(control(FOO))
     with pytest.raises(WireError):
-        list(plain.changes(1, [(1, body)]))
+        list(reference.changes(1, [(1, body)]))
 
 
 def test_a_value_that_does_not_fit_spoils_its_whole_notification_and_no_other() -> None:
@@ -247,7 +252,7 @@ def test_keys_of_a_nocase_table_are_in_lower_case() -> None:
     rows = rows_of(
         reader(names, table={"key_collation": "nocase"}),
         (0, "snapshot", rowset(["k", "v"], [["AÉ", "V"]])),
-        (1, "data", told(("UPDATE", ["A"], {"k": "a", "v": "V"}), ("DELETE", ["B"], {}), keys=("k",))),
+        (1, "data", notification(("UPDATE", ["A"], {"k": "a", "v": "V"}), ("DELETE", ["B"], {}), keys=("k",))),
     )
     assert [(row["key"], row["old_key"], row["row"]) for row in rows] == [
         ({"k": "aÉ"}, None, {"k": "aÉ", "v": "V"}),
@@ -263,8 +268,8 @@ def test_a_generated_column_is_no_column_of_the_table_whoever_tells_it() -> None
 
 
 def test_messages_are_rows_and_what_is_none_is_an_error() -> None:
-    said = framed('{"sender":0,"channel":"c","type":"MESSAGE","payload":"x"}')
-    found = pa.Table.from_batches(list(MESSAGES.changes([3, 4, 5], [said, told(), b"!5 {}\0"]))).to_pylist()
+    message = framed('{"sender":0,"channel":"c","type":"MESSAGE","payload":"x"}')
+    found = pa.Table.from_batches(list(MESSAGES.changes([3, 4, 5], [message, notification(), b"!5 {}\0"]))).to_pylist()
     assert [(row["frame_seq"], row["ordinal"], row["op"], row["row"]) for row in found] == [
         (3, 0, "insert", {"sender": "0", "payload": "x"}),
         (4, None, None, None),
@@ -299,18 +304,18 @@ def histories(draw: st.DrawFn) -> list[list[tuple[str, list[Any] | None, dict[st
 def test_both_ways_of_reading_come_to_one_table(
     history: list[list[tuple[str, list[Any] | None, dict[str, Any]]]], dialect: str, update_columns: str
 ) -> None:
-    stood = (0, "snapshot", rowset(FOO.names, [[0, "p", 5], [1, None, 1.5], [2, "r", "s"]]))
+    snapshot = (0, "snapshot", rowset(FOO.names, [[0, "p", 5], [1, None, 1.5], [2, "r", "s"]]))
     frames = [
         (at, "data", framed(table_text("foo", ["id"], entries, dialect))) for at, entries in enumerate(history, 1)
     ]
     changing = reader(snapshot_end=len(frames) + 1, update_columns=update_columns)
-    state = after({}, changes_of(rows_of(changing, stood, *frames)), columns=FOO.names)
+    state = after({}, changes_of(rows_of(changing, snapshot, *frames)), columns=FOO.names)
     options = SqliteCloudOptions.model_validate({"update_columns": update_columns})
-    plain = SqliteCloudReferenceReader("foo", SqliteCloudTable(), options)
-    plain.control(control(FOO))
-    fold = TableFold(plain.keys)
-    for position, _, body in (stood, *frames):
-        fold.apply(plain.changes(1, [(position, body)]), plain.columns)
+    reference = SqliteCloudReferenceReader("foo", SqliteCloudTable(), options)
+    reference.control(control(FOO))
+    fold = TableFold(reference.keys)
+    for position, _, body in (snapshot, *frames):
+        fold.apply(reference.changes(1, [(position, body)]), reference.columns)
     assert {(row["id"],): row for row in fold.all_rows()} == {
         key: {name: cells[name] for name in FOO.names} for key, cells in state.items()
     }

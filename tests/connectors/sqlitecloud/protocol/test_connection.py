@@ -56,7 +56,7 @@ def drain(stream: Stream[Any]) -> list[Any]:
     return events
 
 
-def heard(stream: Stream[Any], whole: bytes, size: int | None = None) -> list[Any]:
+def events_of(stream: Stream[Any], whole: bytes, size: int | None = None) -> list[Any]:
     events: list[Any] = []
     for piece in pieces(whole, size or max(len(whole), 1)):
         if not is_over(events):
@@ -69,26 +69,26 @@ def is_over(events: list[Any]) -> bool:
     return bool(events) and isinstance(events[-1], BadFrame)
 
 
-def main(*asked: Request) -> MainStream:
+def main(*requests: Request) -> MainStream:
     """Logged in, with requests answered by OK, but for the last: that is not answered yet."""
     stream = MainStream()
-    for request, answer in zip([LOGIN, *asked], [b"+2 OK"] * len(asked) + [b""], strict=True):
+    for request, answer in zip([LOGIN, *requests], [b"+2 OK"] * len(requests) + [b""], strict=True):
         stream.send(request)
-        heard(stream, OFFER if request is LISTEN and answer else answer)
+        events_of(stream, OFFER if request is LISTEN and answer else answer)
     return stream
 
 
 def ready() -> MainStream:
     stream = MainStream()
     stream.send(LOGIN)
-    assert heard(stream, b"+2 OK") == [ReplyReceived(Single("OK"), b"+2 OK")]
+    assert events_of(stream, b"+2 OK") == [ReplyReceived(Single("OK"), b"+2 OK")]
     return stream
 
 
 def pubsub(*, up: bool = True) -> PubSubStream:
     stream = PubSubStream()
     stream.send(TICKET)
-    assert heard(stream, b"+2 OK" if up else b"") == [PauthAccepted(b"+2 OK")] * up
+    assert events_of(stream, b"+2 OK" if up else b"") == [PauthAccepted(b"+2 OK")] * up
     return stream
 
 
@@ -106,7 +106,7 @@ PLACES = {
 @pytest.mark.parametrize("size", [1, 2, 7, 2048])
 @pytest.mark.parametrize("vector", REPLIES, ids=names(REPLIES))
 def test_a_reply_in_chunks_comes_chunk_by_chunk_with_the_bytes_of_each(vector, size):
-    events = heard(stream := main(SELECT), octets(vector), size)
+    events = events_of(stream := main(SELECT), octets(vector), size)
     *chunks, end = events
     assert [type(event) for event in chunks] == [ChunkReceived] * (vector["frames"] - 1)
     assert end == ChunksEnded(b"/6 0 0 0 ")
@@ -119,9 +119,9 @@ def test_a_reply_in_chunks_comes_chunk_by_chunk_with_the_bytes_of_each(vector, s
 def test_one_result_in_chunks_may_follow_another():
     stream = main(SELECT)
     chunks = octets(REPLIES[0])
-    first = heard(stream, chunks)
+    first = events_of(stream, chunks)
     stream.send(SELECT)
-    assert heard(stream, chunks) == first
+    assert events_of(stream, chunks) == first
     assert len(first) == REPLIES[0]["frames"]
 
 
@@ -129,7 +129,7 @@ def test_one_result_in_chunks_may_follow_another():
 @pytest.mark.parametrize("vector", WRONG, ids=names(WRONG))
 def test_a_frame_in_the_wrong_place_is_refused_and_in_the_right_one_taken(vector, size):
     stream = PLACES[vector["while"]]()
-    *_, last = heard(stream, octets(vector), size)
+    *_, last = events_of(stream, octets(vector), size)
     if vector["error"] == "RemoteProtocolError":
         assert (type(last), type(last.error), last.error.reason) == (BadFrame, RemoteProtocolError, vector["reason"])
         with pytest.raises(RemoteProtocolError):
@@ -146,7 +146,7 @@ def test_a_frame_in_the_wrong_place_is_refused_and_in_the_right_one_taken(vector
 def test_notifications_come_one_by_one_however_they_arrive(vector, size):
     payloads = {payload["id"]: octets(payload) for payload in vectors("payloads")}
     stream = pubsub(up=vector["frames"][0] != "ok")
-    events = heard(stream, octets(vector), size)
+    events = events_of(stream, octets(vector), size)
     expected = [payloads.get(name) for name in vector["frames"]]
     assert [getattr(event, "text", None) for event in events] == expected
     assert b"".join(event.frame for event in events) == octets(vector)[: len(octets(vector)) - stream.held]
@@ -163,10 +163,10 @@ def test_a_session_listens_with_two_connections_as_in_the_handshake():
     stream, notifications = ready(), PubSubStream()
     assert stream.send(Statement("LISTEN TABLE foo;")) == script["main", ">", 0]
     stream = main(LISTEN)
-    assert heard(stream, script["main", "<", 1]) == [TicketReceived(TICKET)]
+    assert events_of(stream, script["main", "<", 1]) == [TicketReceived(TICKET)]
     assert notifications.send(TICKET) == script["pubsub", ">", 2]
-    heard_there = heard(notifications, script["pubsub", "<", 3] + script["pubsub", "<", 4])
-    assert [type(event) for event in heard_there] == [PauthAccepted, Notification]
+    received = events_of(notifications, script["pubsub", "<", 3] + script["pubsub", "<", 4])
+    assert [type(event) for event in received] == [PauthAccepted, Notification]
 
 
 def test_our_listen_and_notify_are_bound():
@@ -178,43 +178,43 @@ def test_our_listen_and_notify_are_bound():
 @pytest.mark.parametrize("answer", [b"+2 OK", OFFER, b"|11 PAUTH a b c"])
 def test_a_later_listen_is_accepted_with_ok_or_any_ticket_which_is_not_told(answer):
     stream = main(LISTEN, listen_channel("c1"))
-    assert heard(stream, answer) == [ListenAccepted()]
+    assert events_of(stream, answer) == [ListenAccepted()]
     assert stream.state is MainState.READY
 
 
 def test_a_text_asked_back_is_sent_back_and_the_answer_to_that_is_the_reply():
     stream = main(SELECT)
-    assert heard(stream, b"^4 PING") == [EchoRequested(b"+4 PING", b"^4 PING")]
-    assert heard(stream, b"+4 PONG") == [ReplyReceived(Single("PONG"), b"+4 PONG")]
+    assert events_of(stream, b"^4 PING") == [EchoRequested(b"+4 PING", b"^4 PING")]
+    assert events_of(stream, b"+4 PONG") == [ReplyReceived(Single("PONG"), b"+4 PONG")]
 
 
 def test_an_error_ends_the_request_and_not_the_session():
     stream = main(Statement("SELECT x"))
-    (event,) = heard(stream, b"-23 1:1:7 no such column: x")
+    (event,) = events_of(stream, b"-23 1:1:7 no such column: x")
     assert isinstance(event.error, StatementRefused)
     error = event.error
     assert (error.code, error.extended, error.offset, error.text) == ("1", 1, 7, "no such column: x")
     assert str(error) == "1: no such column: x"
     stream.send(SELECT)
-    assert heard(stream, b"#2 {}") == [ReplyReceived(JsonText(b"{}"), b"#2 {}")]
+    assert events_of(stream, b"#2 {}") == [ReplyReceived(JsonText(b"{}"), b"#2 {}")]
 
 
 def test_an_error_without_a_place_has_none():
-    (event,) = heard(main(SELECT), b"-6 10003 ")
+    (event,) = events_of(main(SELECT), b"-6 10003 ")
     assert (event.error.code, event.error.extended, event.error.offset) == ("10003", 0, None)
 
 
 def test_a_refused_login_is_final_and_what_the_server_repeats_of_it_is_hidden():
     stream = MainStream()
     stream.send(LOGIN)
-    (event,) = heard(stream, error(b"10004:0:-1 wrong: AUTH APIKEY hunter2;"))
+    (event,) = events_of(stream, error(b"10004:0:-1 wrong: AUTH APIKEY hunter2;"))
     assert event.error.text == "wrong: AUTH APIKEY (hidden);"
     assert b"hunter2" not in event.frame
     assert stream.state is MainState.REFUSED
     for request in (LOGIN, SELECT):
         with pytest.raises(LocalProtocolError):
             stream.send(request)
-    (bad,) = heard(stream, b"+2 OK")
+    (bad,) = events_of(stream, b"+2 OK")
     assert bad.error.reason == "unexpected_frame"
 
 
@@ -224,7 +224,7 @@ def test_a_refused_login_is_final_and_what_the_server_repeats_of_it_is_hidden():
 def test_a_key_is_hidden_however_the_server_repeats_it(echoed: str):
     stream = MainStream()
     stream.send(Login("AUTH APIKEY hunter2?/;", ("hunter2?/",)))
-    (event,) = heard(stream, error(f"10004:0:-1 wrong: {echoed} it was".encode()))
+    (event,) = events_of(stream, error(f"10004:0:-1 wrong: {echoed} it was".encode()))
     assert event.error.text.removesuffix(" it was").rstrip("=") == "wrong: (hidden)"
     assert echoed.encode() not in event.frame
 
@@ -244,21 +244,21 @@ def test_a_key_is_hidden_in_an_answer_that_is_none(answer: bytes):
 def test_the_beginning_of_a_key_is_hidden_too(part: str):
     stream = MainStream()
     stream.send(Login("AUTH APIKEY SECRETKEY-abcdefgh;", ("SECRETKEY-abcdefgh",)))
-    (event,) = heard(stream, error(f"10004:0:-1 near '{part}".encode()))
+    (event,) = events_of(stream, error(f"10004:0:-1 near '{part}".encode()))
     assert (event.error.text, part.encode() in event.frame) == ("near '(hidden)", False)
 
 
 def test_a_short_password_does_not_make_a_secret_of_every_bad_frame():
     stream = MainStream()
     stream.send(Login("AUTH USER u PASSWORD p;", ("p",)))
-    (bad,) = heard(stream, b":pp ")
+    (bad,) = events_of(stream, b":pp ")
     assert bad.error.reason == "bad_number"
 
 
 def test_a_key_of_letters_of_two_bytes_is_hidden_up_to_where_it_ends():
     stream = MainStream()
     stream.send(Login("AUTH", ("schl\u00fcssel\u00e4",)))
-    (event,) = heard(stream, error("10004:0:-1 no schl\u00fcssel\u00f6 here".encode()))
+    (event,) = events_of(stream, error("10004:0:-1 no schl\u00fcssel\u00f6 here".encode()))
     assert event.error.text.startswith("no (hidden)")
 
 
@@ -288,9 +288,9 @@ def test_a_ticket_is_hidden_wherever_it_comes(kind: bytes):
 def test_a_key_is_hidden_in_later_errors_too():
     stream = MainStream()
     stream.send(Login("AUTH APIKEY hunter2?/;", ("hunter2?/",)))
-    heard(stream, b"+2 OK")
+    events_of(stream, b"+2 OK")
     stream.send(SELECT)
-    (event,) = heard(stream, error(b"10004:0:-1 no rights: hunter2?/"))
+    (event,) = events_of(stream, error(b"10004:0:-1 no rights: hunter2?/"))
     assert event.error.text == "no rights: (hidden)"
 
 
@@ -301,11 +301,11 @@ def test_requests_are_sent_one_at_a_time_and_the_login_first():
     stream.send(LOGIN)
     with pytest.raises(LocalProtocolError, match="in the state WAITING"):
         stream.send(SELECT)
-    heard(stream, b"+2 OK")
+    events_of(stream, b"+2 OK")
     with pytest.raises(LocalProtocolError, match="a Login cannot be sent in the state READY"):
         stream.send(LOGIN)
     stream.send(SELECT)
-    heard(stream, b"/15 1:1 1 1 +1 k:1 ")
+    events_of(stream, b"/15 1:1 1 1 +1 k:1 ")
     with pytest.raises(LocalProtocolError, match="in the state CHUNKS"):
         stream.send(SELECT)
 
@@ -324,14 +324,14 @@ def test_pauth_is_sent_once():
 
 def test_what_pauth_is_refused_with_is_final_and_has_no_secret():
     stream = pubsub(up=False)
-    (event,) = heard(stream, error(b"10004:0:-1 " + TICKET.secret.encode()))
+    (event,) = events_of(stream, error(b"10004:0:-1 " + TICKET.secret.encode()))
     assert (event.error.text, event.frame) == ("(hidden)", b"-47 10004:0:-1 (hidden)")
-    (bad,) = heard(stream, b"+2 OK")
+    (bad,) = events_of(stream, b"+2 OK")
     assert isinstance(bad, BadFrame)
 
 
 def test_a_zero_terminated_notification_is_one_and_its_text_has_no_zero():
-    assert heard(pubsub(), b"!3 {}\0") == [Notification(b"{}", b"!3 {}\0")]
+    assert events_of(pubsub(), b"!3 {}\0") == [Notification(b"{}", b"!3 {}\0")]
 
 
 def test_the_end_between_frames_is_told_once_and_inside_a_frame_is_an_error_with_the_bytes():
@@ -376,10 +376,10 @@ ANY_FRAMES = st.lists(
 
 @given(st.sampled_from(sorted(PLACES)), st.one_of(ANY_FRAMES, st.binary(max_size=40)), st.integers(1, 9))
 def test_any_bytes_give_the_same_events_in_any_pieces_and_nothing_behind_a_bad_frame(place, whole, size):
-    told = []
+    seen = []
     for pieces_of in (size, None):
         stream = PLACES[place]()
-        events = heard(stream, whole, pieces_of)
+        events = events_of(stream, whole, pieces_of)
         if not is_over(events):
             stream.receive_eof()
             events += drain(stream)
@@ -387,8 +387,8 @@ def test_any_bytes_give_the_same_events_in_any_pieces_and_nothing_behind_a_bad_f
         if isinstance(events[-1], BadFrame):
             with pytest.raises(type(events[-1].error)):
                 stream.next_event()
-        told.append([repr(event).partition(", frame=")[0] for event in events])
-    assert told[0] == told[1]
+        seen.append([repr(event).partition(", frame=")[0] for event in events])
+    assert seen[0] == seen[1]
 
 
 @pytest.mark.parametrize("size", [1, None])
@@ -396,5 +396,5 @@ def test_20000_notifications_back_to_back_all_arrive_in_order(size):
     texts = [b'{"n":%d}' % number for number in range(20_000)]
     whole = b"".join(b"#%d %s" % (len(text), text) for text in texts)
     stream = pubsub()
-    assert [event.text for event in heard(stream, whole, size)] == texts
+    assert [event.text for event in events_of(stream, whole, size)] == texts
     assert stream.held == 0

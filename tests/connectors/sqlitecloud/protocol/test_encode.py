@@ -55,8 +55,8 @@ values = st.one_of(
 )
 flags = st.booleans()
 names_or_none = st.one_of(st.none(), utf8)
-plain_columns = utf8.map(Column)
-told_columns = st.tuples(utf8, *[names_or_none] * 4, flags, flags, flags).map(Column._make)
+named_columns = utf8.map(Column)
+described_columns = st.tuples(utf8, *[names_or_none] * 4, flags, flags, flags).map(Column._make)
 
 
 def frame(whole: bytes) -> Message:
@@ -71,24 +71,24 @@ def frame(whole: bytes) -> Message:
 @st.composite
 def tables(draw: st.DrawFn) -> Rowset:
     version = draw(st.sampled_from([1, 2]))
-    columns = draw(st.lists(told_columns if version == 2 else plain_columns, min_size=1, max_size=4))
+    columns = draw(st.lists(described_columns if version == 2 else named_columns, min_size=1, max_size=4))
     rows = draw(st.lists(st.tuples(*[values] * len(columns)), max_size=5))
     return Rowset(tuple(columns), rows, version)
 
 
-def written(told: Message) -> bytes:
+def written(message: Message) -> bytes:
     """As `encode` writes it."""
-    match told:
+    match message:
         case Single(value):
             return encode_value(value)
         case Array(items):
             return encode_array(items)
         case Rowset():
-            return encode_rowset(told)
+            return encode_rowset(message)
         case RowsetChunk():
-            return encode_chunk(told)
+            return encode_chunk(message)
         case _:
-            return {"JsonText": encode_json, "Command": encode_command}[type(told).__name__](told.octets)
+            return {"JsonText": encode_json, "Command": encode_command}[type(message).__name__](message.octets)
 
 
 @pytest.mark.parametrize("vector", FRAMES, ids=names(FRAMES))
@@ -100,7 +100,7 @@ def test_what_a_vector_says_is_written_with_its_bytes(vector):
 def test_commands_of_clients_are_read_and_written_with_their_bytes(vector):
     cutter = FrameCutter()
     cutter.receive(octets(vector))
-    statement = Statement(vector["command"], tuple(cell(told) for told in vector.get("parameters", [])))
+    statement = Statement(vector["command"], tuple(cell(parameter) for parameter in vector.get("parameters", [])))
     assert read_statement(cutter.next_frame()) == statement
     assert encode_statement(statement) == octets(vector)
 

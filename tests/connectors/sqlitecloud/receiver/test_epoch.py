@@ -48,7 +48,7 @@ def text(**members):
     return json.dumps({"sender": "b7a92805", **members}, separators=(",", ":")).encode()
 
 
-def heard(*texts):
+def notifications(*texts):
     return [Notification(each, encode_json(each)) for each in texts]
 
 
@@ -96,7 +96,7 @@ def test_most_texts_tell_their_table_from_the_beginning():
 def test_what_lands_unread_is_read_later_and_lets_the_table_be_due():
     epoch, _, (foo,) = epoch_of("foo")
     snapshot_end(foo)
-    assert outline(epoch.receive(heard(insert(1, a=[]), insert(2, b="new")))) == ["data, whole", "data, whole"]
+    assert outline(epoch.receive(notifications(insert(1, a=[]), insert(2, b="new")))) == ["data, whole", "data, whole"]
     assert foo.due is None or foo.due > 1000 + 3600
     assert outline(epoch.check(1)) == []
     due = epoch.check(100)
@@ -109,7 +109,7 @@ def test_what_lands_unread_is_read_later_and_lets_the_table_be_due():
 def test_what_says_nothing_new_is_never_read():
     epoch, _, (foo,) = epoch_of("foo")
     snapshot_end(foo)
-    assert outline(epoch.receive(heard(insert(1), insert(2, a="é")))) == ["data, whole", "data, whole"]
+    assert outline(epoch.receive(notifications(insert(1), insert(2, a="é")))) == ["data, whole", "data, whole"]
     assert epoch.check(100) is None
 
 
@@ -117,7 +117,7 @@ def test_when_too_much_waits_notifications_are_read_before_they_land(monkeypatch
     monkeypatch.setattr(deferred_checks, "MOST_BYTES", 1)
     epoch, _, (foo,) = epoch_of("foo")
     snapshot_end(foo)
-    frames = epoch.receive(heard(insert(1, b="new"), insert(2, b="new")))
+    frames = epoch.receive(notifications(insert(1, b="new"), insert(2, b="new")))
     assert outline(frames) == ["data, whole", "data, whole", "snapshot due"]
     assert epoch.check(100) == []
 
@@ -125,7 +125,7 @@ def test_when_too_much_waits_notifications_are_read_before_they_land(monkeypatch
 def test_what_landed_before_an_attempt_began_is_not_held_against_it():
     epoch, _, (foo,) = epoch_of("foo")
     snapshot_end(foo)
-    epoch.receive(heard(insert(1, b="new"), b'{"sender":0,"channel":"foo","channel_type":"TABLE",'))
+    epoch.receive(notifications(insert(1, b="new"), b'{"sender":0,"channel":"foo","channel_type":"TABLE",'))
     foo.begin(FOO)
     assert epoch.check(100) == []
     assert outline(foo.close(1000.0)) == ["snapshot complete, end"]
@@ -134,14 +134,16 @@ def test_what_landed_before_an_attempt_began_is_not_held_against_it():
 def test_a_text_that_ends_too_early_is_found_later_and_told():
     epoch, _, (foo,) = epoch_of("foo")
     snapshot_end(foo)
-    assert outline(epoch.receive(heard(b'{"sender":0,"channel":"foo","channel_type":"TABLE",'))) == ["data, whole"]
+    assert outline(epoch.receive(notifications(b'{"sender":0,"channel":"foo","channel_type":"TABLE",'))) == [
+        "data, whole"
+    ]
     assert outline(epoch.check(100)) == ["bad notification", "snapshot due"]
 
 
 def test_notifications_in_an_open_window_are_read_at_once_and_a_bad_one_voids_it():
     epoch, _, (foo,) = epoch_of("foo")
     foo.begin(FOO)
-    assert outline(epoch.receive(heard(insert(1), b'{"sender":0,"channel":"foo","channel_type":"TABLE",'))) == [
+    assert outline(epoch.receive(notifications(insert(1), b'{"sender":0,"channel":"foo","channel_type":"TABLE",'))) == [
         "data, whole",
         "data, whole",
         "bad notification",
@@ -178,7 +180,7 @@ def test_a_window_that_opens_among_notifications_judges_all_behind_it():
     update = text(
         channel="foo", channel_type="TABLE", sqlite_pk_name=["id"], payload=[{"sqlite_type": "UPDATE", "id": 7}]
     )
-    epoch.receive(heard(insert(1), low, update, insert(2)))
+    epoch.receive(notifications(insert(1), low, update, insert(2)))
     assert outline(foo.close(1000.0)) == ["snapshot void"]
 
 
@@ -199,7 +201,7 @@ def test_a_table_read_again_and_again_waits_longer_each_time():
     snapshot_end(foo)
     waits = []
     for _ in range(6):
-        epoch.receive(heard(insert(1, b="new")))
+        epoch.receive(notifications(insert(1, b="new")))
         epoch.check(10)
         waits.append(foo.due - clock.now)
         snapshot_end(foo)
@@ -210,19 +212,23 @@ def test_a_table_read_again_and_again_waits_longer_each_time():
 def test_a_stream_nobody_knows_is_told_once_and_found_again_once_its_table_left():
     epoch, _, _ = epoch_of("foo")
     other = text(channel="bar", channel_type="TABLE", sqlite_pk_name=["id"], payload=[])
-    assert outline(epoch.receive(heard(other, other)), "bar") == ["data, whole", "unknown stream", "data, whole"]
+    assert outline(epoch.receive(notifications(other, other)), "bar") == [
+        "data, whole",
+        "unknown stream",
+        "data, whole",
+    ]
     assert epoch.candidates == ["bar"]
     epoch.candidates.clear()
     epoch.add("bar")
     epoch.leave("bar")
-    assert outline(epoch.receive(heard(other)), "bar") == ["data, whole", "unknown stream"]
+    assert outline(epoch.receive(notifications(other)), "bar") == ["data, whole", "unknown stream"]
 
 
 def test_what_is_of_nothing_lands_as_a_mark_and_every_table_is_read_again():
     epoch, _, (foo, bar) = epoch_of("foo", "bar")
     snapshot_end(foo)
     snapshot_end(bar)
-    frames = epoch.receive(heard(b"\xff", b"[]"))
+    frames = epoch.receive(notifications(b"\xff", b"[]"))
     assert [mark["reason"].partition(":")[0].split()[0] for mark in Sink(frames).marks("bad frame")] == [
         "invalid_utf8",
         "not_an_object",

@@ -28,7 +28,7 @@ def test_a_table_is_listened_to_read_under_a_fence_and_then_followed(tmp_path):
         await at.complete()
         await at.db.exec("INSERT INTO foo VALUES (1, 'x', NULL)")
         await at.db.exec("UPDATE foo SET a = 'y' WHERE id = 1")
-        await at.heard("foo", 2)
+        await at.await_notifications("foo", 2)
         return at.sink
 
     sink = run(use, path)
@@ -122,7 +122,7 @@ def test_whatever_is_written_meanwhile_a_snapshot_and_what_overlays_it_come_to_t
             )
         await at.complete()
         await at.db.exec("INSERT INTO foo VALUES (-1, 'last', NULL)")
-        await at.told('"id":-1', "the last row")
+        await at.await_text('"id":-1', "the last row")
         return at.sink
 
     sink = run(use, path, max_rows=10)
@@ -159,7 +159,7 @@ def test_a_server_that_takes_channels_for_tables_can_be_listened_to(tmp_path, al
     async def use(at):
         await at.complete()
         await at.db.exec("INSERT INTO foo VALUES (1, 'x', NULL)")
-        await at.heard("foo", 1)
+        await at.await_notifications("foo", 1)
         return at.sink
 
     behaviour = ServerOptions(pacing=Pacing.JOINED, dialect=Dialect(words=Vocabulary.OLD))
@@ -252,7 +252,7 @@ def test_a_table_that_is_gone_is_read_again_once_another_one_has_its_name(tmp_pa
         await at.db.exec("ALTER TABLE bar RENAME TO foo")
         await at.complete(count=2)
         await at.db.exec("DELETE FROM foo WHERE id = 1")
-        await at.told("DELETE", "the last change")
+        await at.await_text("DELETE", "the last change")
         return at.sink
 
     sink = run(use, path, canary_seconds=0.2, **options)
@@ -288,7 +288,7 @@ def test_a_server_that_does_not_say_the_version_of_its_schema_is_told_and_follow
     async def use(at):
         await at.complete()
         await at.db.exec("INSERT INTO foo VALUES (1, 'x', NULL)")
-        await at.heard("foo", 1)
+        await at.await_notifications("foo", 1)
         return at.sink
 
     sink = run(use, path, canary_seconds=0.05)
@@ -316,8 +316,8 @@ def test_parts_of_a_key_that_may_be_null_are_told_with_every_snapshot(tmp_path):
         return at.sink
 
     sink = run(use, path, {name: SqliteCloudTable(keys=("a", "b") if name == "keyless" else ()) for name in names})
-    told = {name: mark["columns"] for name in names for mark in sink.marks("nullable key", name)}
-    assert told == {"text_key": ["id"], "int_key": ["id"], "parts": ["a"], "keyless": ["a"]}
+    columns = {name: mark["columns"] for name in names for mark in sink.marks("nullable key", name)}
+    assert columns == {"text_key": ["id"], "int_key": ["id"], "parts": ["a"], "keyless": ["a"]}
 
 
 def test_a_table_is_read_again_when_reconciliation_is_due(tmp_path):
@@ -340,7 +340,7 @@ def test_messages_land_in_streams_of_their_channels_beside_a_table_of_the_same_n
         await at.db.create_channel("foo", if_not_exists=True)
         await at.complete()
         await at.db.notify("foo", "hello")
-        await at.heard("notify:foo", 1)
+        await at.await_notifications("notify:foo", 1)
         return at.sink
 
     sink = run(use, path, tables)

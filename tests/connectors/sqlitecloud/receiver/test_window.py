@@ -23,7 +23,9 @@ def window(description: Description = FOO, table: dict[str, Any] | None = None, 
     )
 
 
-def told(*entries: tuple[str, list[Any] | None, dict[str, Any]], keys: tuple[str, ...] = ("id",)) -> TableUpdate:
+def table_update(
+    *entries: tuple[str, list[Any] | None, dict[str, Any]], keys: tuple[str, ...] = ("id",)
+) -> TableUpdate:
     update = read_notification(table_text("foo", keys, entries, "new").encode())
     assert isinstance(update, TableUpdate)
     return update
@@ -51,19 +53,19 @@ def test_a_capture_is_whole_or_void(vector: dict[str, Any]) -> None:
 
 def test_a_row_that_moves_with_some_of_its_columns_voids_the_attempt_at_once() -> None:
     seen = window()
-    seen.notify(told(("UPDATE", [15], {"id": 14, "a": "x"})))
+    seen.notify(table_update(("UPDATE", [15], {"id": 14, "a": "x"})))
     assert seen.void == "partial_move"
 
 
 def test_where_updates_carry_every_column_what_one_lacks_is_null_and_a_move_is_whole() -> None:
     seen = window(update_columns="full")
-    seen.notify(told(("UPDATE", [15], {"id": 14, "a": "x"})))
+    seen.notify(table_update(("UPDATE", [15], {"id": 14, "a": "x"})))
     assert seen.close() is None
 
 
 def test_an_update_with_its_own_key_as_the_old_one_moves_nothing() -> None:
     seen = window()
-    seen.notify(told(("UPDATE", ["14"], {"id": 14, "a": "x"})))
+    seen.notify(table_update(("UPDATE", ["14"], {"id": 14, "a": "x"})))
     seen.select([(14, "x", "y")])
     assert seen.close() is None
 
@@ -71,7 +73,7 @@ def test_an_update_with_its_own_key_as_the_old_one_moves_nothing() -> None:
 def test_letters_of_either_case_name_one_row_of_a_nocase_key() -> None:
     names = described("foo", {"id": "TEXT COLLATE NOCASE", "a": ""}, ["id"])
     seen = window(names, {"key_collation": "nocase"})
-    seen.notify(told(("UPDATE", ["A"], {"id": "a"}), ("UPDATE", None, {"id": "B"})))
+    seen.notify(table_update(("UPDATE", ["A"], {"id": "a"}), ("UPDATE", None, {"id": "B"})))
     seen.select([("A", None), ("b", None)])
     assert seen.close() is None
 
@@ -96,28 +98,28 @@ def test_letters_of_either_case_name_one_row_of_a_nocase_key() -> None:
 def test_what_the_snapshot_does_not_explain_voids_it(entries: list[Any], void: str | None) -> None:
     seen = window()
     seen.select([(1, "p", "q"), (-1, "r", "s")])
-    seen.notify(told(*entries))
+    seen.notify(table_update(*entries))
     assert seen.close() == void
 
 
 def test_a_composite_key_may_be_told_in_another_order() -> None:
     pairs = described("foo", {"a": "INT", "b": "INT", "v": "TEXT"}, ["a", "b"])
     seen = window(pairs)
-    seen.notify(told(("UPDATE", None, {"a": 1, "b": 2, "v": "x"}), keys=("b", "a")))
+    seen.notify(table_update(("UPDATE", None, {"a": 1, "b": 2, "v": "x"}), keys=("b", "a")))
     seen.select([(1, 2, "w")])
     assert seen.close() is None
 
 
 def test_a_key_of_other_columns_voids_the_attempt() -> None:
     seen = window()
-    seen.notify(told(("INSERT", None, {"id": 1, "a": "x"}), keys=("a",)))
+    seen.notify(table_update(("INSERT", None, {"id": 1, "a": "x"}), keys=("a",)))
     assert seen.void == "other_columns"
 
 
 def test_a_generated_column_that_is_told_all_the_same_is_known() -> None:
     columns = (*FOO.columns, TableColumn("c", "TEXT", hidden=3))
     seen = window(Description("foo", columns, ("id",)))
-    seen.notify(told(("INSERT", None, {"id": 1, "c": "x"})))
+    seen.notify(table_update(("INSERT", None, {"id": 1, "c": "x"})))
     assert seen.close() is None
 
 

@@ -12,9 +12,9 @@ from silverfold.connectors.sqlitecloud.reference.source_subscription import Sqli
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 from silverfold.pipelines.verifying.table_fold import TableFold
+from tests.support.polling import tries
 from tests.support.sqlitecloud_peer import Peer
 from tests.support.sqlitecloud_receiving import JOINED, database, url
-from tests.support.waiting import tries
 
 
 def watch_of(address, table="foo", listen="table", **settings):

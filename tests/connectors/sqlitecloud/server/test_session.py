@@ -13,8 +13,8 @@ from silverfold.connectors.sqlitecloud.server.options import ServerOptions
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 from silverfold.connectors.sqlitecloud.server.state import Credentials
 from tests.connectors.sqlitecloud.conftest import Serve
+from tests.support.polling import wait_until
 from tests.support.sqlitecloud_peer import Peer
-from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -71,10 +71,10 @@ def test_parameters_are_used_up_from_left_to_right_and_by_position_where_they_ha
 
 @pytest.mark.parametrize(("text", "given"), [("SELECT ?, ?", ("a",)), ("SELECT ?", (1, 2)), ("SELECT 1", (1,))])
 def test_the_wrong_number_of_parameters_is_an_error(peer: Peer, text: str, given: tuple[int, ...]) -> None:
-    code, told = peer.ask(text, *given)
+    code, message = peer.ask(text, *given)
 
     assert code == 21
-    assert "bindings" in told
+    assert "bindings" in message
 
 
 def test_the_first_error_of_several_statements_ends_them(peer: Peer) -> None:

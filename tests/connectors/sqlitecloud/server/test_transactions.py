@@ -15,22 +15,22 @@ from silverfold.connectors.sqlitecloud.server.transactions import Transactions
 
 
 def test_nothing_commits_while_another_commit_is_being_told(file: Path) -> None:
-    told: list[Sequence[TableChanges]] = []
+    reported: list[Sequence[TableChanges]] = []
     with Database(file) as database:
-        session = Transactions(database, CaptureMode.SESSION, told.append)
+        session = Transactions(database, CaptureMode.SESSION, reported.append)
         reader = database.connect()
         thread = threading.Thread(target=lambda: session.run("INSERT INTO foo(id) VALUES(1)", lambda _count: ()))
         with database.order:
             thread.start()
             thread.join(0.3)
             assert thread.is_alive()
-            assert (reader.execute("SELECT count(*) FROM foo").fetchone(), told) == ((0,), [])
+            assert (reader.execute("SELECT count(*) FROM foo").fetchone(), reported) == ((0,), [])
         thread.join()
         assert reader.execute("SELECT count(*) FROM foo").fetchone() == (1,)
         reader.close()
         session.close()
 
-    assert [[changes.table for changes in each] for each in told] == [["foo"]]
+    assert [[changes.table for changes in each] for each in reported] == [["foo"]]
 
 
 def test_a_file_that_another_program_holds_stays_a_valid_database(file: Path) -> None:

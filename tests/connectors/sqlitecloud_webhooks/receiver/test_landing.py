@@ -26,7 +26,7 @@ def kinds(frames: list[Frame]) -> list[tuple[str, str | None]]:
     return [(frame.kind.value, frame.stream) for frame in frames]
 
 
-def told(frames: list[Frame]) -> list[list[str]]:
+def reported_columns(frames: list[Frame]) -> list[list[str]]:
     return [json.loads(frame.body)["columns"] for frame in frames if frame.kind == "control"]
 
 
@@ -41,7 +41,7 @@ def test_a_body_lands_unaltered_behind_the_columns_that_nobody_named_before() ->
     assert kinds(first) == [("control", None), ("data", STREAM)]
     assert (first[-1].body, first[-1].boundary) == (ALBUM, "whole")
     assert kinds(again) == [("data", STREAM)]
-    assert told([*first, *third]) == [["AlbumId", "Title"], ["Price", "Label"]]
+    assert reported_columns([*first, *third]) == [["AlbumId", "Title"], ["Price", "Label"]]
 
 
 @pytest.mark.parametrize("vector", [pytest.param(each, id=each["name"]) for each in vectors("malformed")])
@@ -51,11 +51,11 @@ def test_what_cannot_be_read_lands_as_data_where_its_stream_is_told_and_else_who
     if vector["has_stream"]:
         assert frames[-1].body == vector["body"]
         return
-    (said,) = marks(frames)
-    assert said["mark"] == "bad body"
-    assert said["reason"].startswith(vector["reason"])
-    assert base64.b64decode(said["body"]) == vector["body"]
-    assert said["length"] == len(vector["body"])
+    (details,) = marks(frames)
+    assert details["mark"] == "bad body"
+    assert details["reason"].startswith(vector["reason"])
+    assert base64.b64decode(details["body"]) == vector["body"]
+    assert details["length"] == len(vector["body"])
 
 
 def test_a_table_that_the_feed_lacks_lands_too_and_is_told_once() -> None:
@@ -75,8 +75,8 @@ def test_a_table_that_the_feed_lacks_lands_too_and_is_told_once() -> None:
 def test_no_more_columns_are_told_than_a_table_can_have() -> None:
     one = landing()
     many = {f"c{number}": None for number in range(MOST_COLUMNS - 1)}
-    assert len(told(one.frames(webhook("update", AlbumId=1, **many)))[0]) == 2_000
-    assert told(one.frames(webhook("update", AlbumId=1, d=1))) == []
+    assert len(reported_columns(one.frames(webhook("update", AlbumId=1, **many)))[0]) == 2_000
+    assert reported_columns(one.frames(webhook("update", AlbumId=1, d=1))) == []
 
 
 def test_when_there_are_too_many_tables_to_remember_columns_are_told_again() -> None:
@@ -84,7 +84,7 @@ def test_when_there_are_too_many_tables_to_remember_columns_are_told_again() -> 
     one.frames(ALBUM)
     for number in range(MOST_STREAMS):
         one.frames(webhook("delete", name=f"t{number}", id=1))
-    assert told(one.frames(ALBUM)) == [["AlbumId", "Title"]]
+    assert reported_columns(one.frames(ALBUM)) == [["AlbumId", "Title"]]
 
 
 def test_refused_requests_are_marked_at_once_then_counted_for_a_minute() -> None:
@@ -113,7 +113,7 @@ def status(refusal: Refusal | None) -> int | None:
 
 
 @pytest.mark.parametrize(
-    ("gate", "asked", "expected"),
+    ("gate", "request_head", "expected"),
     [
         (SIGNED, head("/"), 404),
         (SIGNED, head("/hook/"), 404),
@@ -132,8 +132,8 @@ def status(refusal: Refusal | None) -> int | None:
         (Gate("/hook", None, 100), head(), None),
     ],
 )
-def test_a_request_is_judged_by_its_head_before_anything_is_read(gate, asked, expected) -> None:
-    assert status(gate.check_head(asked, "Jefe")) == expected
+def test_a_request_is_judged_by_its_head_before_anything_is_read(gate, request_head, expected) -> None:
+    assert status(gate.check_head(request_head, "Jefe")) == expected
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from silverfold.connectors.sqlitecloud_webhooks.receiver import listening
 from tests.connectors.sqlitecloud_webhooks.receiver.test_receiver import ALBUM, posted, receiving
 from tests.support.memory import MemorySink
-from tests.support.waiting import tries
+from tests.support.polling import tries
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
 

@@ -24,7 +24,7 @@ from silverfold.pipelines.places import Place
 from silverfold.pipelines.store import open_table
 from tests.support.landing import AT_ONCE, BY_HAND, landed, marks, sink_at
 from tests.support.memory import MemorySink
-from tests.support.waiting import tries, until
+from tests.support.polling import tries, until
 from tests.support.webhooks import STREAM, feed, free_port, webhook
 
 ALBUM = webhook("insert", AlbumId=1)
@@ -143,12 +143,12 @@ def test_no_answer_is_sent_before_the_commit_has_ended() -> None:
     async def run() -> None:
         sink = Sink()
         async with receiving(sink) as (client, url):
-            asked = asyncio.create_task(posted(client, url, ALBUM))
+            task = asyncio.create_task(posted(client, url, ALBUM))
             await until(lambda: sink.frames, "the webhook to be taken")
-            await asyncio.wait([asked], timeout=0.2)
-            assert not asked.done()
+            await asyncio.wait([task], timeout=0.2)
+            assert not task.done()
             sink.may_commit.set()
-            assert await asked == (200, "landed")
+            assert await task == (200, "landed")
 
     asyncio.run(run())
 
@@ -301,15 +301,15 @@ def test_a_stop_answers_what_has_begun_tells_what_was_refused_since_and_does_not
         async with running(sink, **SECRET) as (task, url), aiohttp.ClientSession() as client:
             for _ in range(3):
                 await posted(client, url, ALBUM, X_Sig="no")
-            asked = asyncio.create_task(posted(client, url, ALBUM, X_Sig=SIGNING.sign(ALBUM, "sesame")))
+            posting = asyncio.create_task(posted(client, url, ALBUM, X_Sig=SIGNING.sign(ALBUM, "sesame")))
             await until(
                 lambda: any(frame.kind == "data" for frame in sink.frames), "the webhook to be taken", work=task
             )
             sink.is_full = True
             task.cancel()
-            await asyncio.wait([asked], timeout=0.1)
+            await asyncio.wait([posting], timeout=0.1)
             sink.may_commit.set()
-            answer = await asked
+            answer = await posting
             await asyncio.wait([task], timeout=10)
             return answer, sink.frames, task.cancelled()
 

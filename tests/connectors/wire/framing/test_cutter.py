@@ -43,7 +43,7 @@ def in_parts(stream: bytes, size: int) -> list[bytes]:
     return [stream[start : start + size] for start in range(0, len(stream), size)]
 
 
-def plain(frames: list[Frame]) -> list[dict[str, Any]]:
+def to_dicts(frames: list[Frame]) -> list[dict[str, Any]]:
     return [{"offset": f.offset, "body": f.body.hex(), "head": f.head, "packet": f.packet} for f in frames]
 
 
@@ -56,7 +56,7 @@ def test_every_framing_has_golden_frames():
 def test_messages_do_not_depend_on_where_chunks_end(case, size):
     found = list(frames_of(cutter(case), in_parts(bytes.fromhex(case["hex"]), size)))
 
-    assert plain(found) == case["frames"]
+    assert to_dicts(found) == case["frames"]
 
 
 @pytest.mark.parametrize("case", [case for case in FRAMES if case["framing"] != "whole"], ids=named)
@@ -75,7 +75,7 @@ def test_the_beginning_of_a_further_message_changes_nothing_before_it(case):
     frames = cutter(case)
     frames.receive(bytes.fromhex(case["hex"] + case["hex"][:2]))
 
-    assert plain(list(iter(frames.next_frame, None))) == case["frames"]
+    assert to_dicts(list(iter(frames.next_frame, None))) == case["frames"]
     assert frames.next_frame() is None
     frames.receive_eof()
     with pytest.raises(TruncatedMessage):

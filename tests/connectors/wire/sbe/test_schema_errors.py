@@ -320,7 +320,7 @@ def test_all_errors_of_the_messages_are_reported_together():
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (document(root='version="0"'), "the schema has no id"),
         (
@@ -329,11 +329,11 @@ def test_all_errors_of_the_messages_are_reported_together():
         ),
     ],
 )
-def test_what_is_missing_is_told_as_missing(text: str, told: str):
+def test_what_is_missing_is_told_as_missing(text: str, message: str):
     with pytest.raises(SchemaError) as caught:
         load_schema(text.encode())
 
-    assert [error.detail for error in caught.value.errors] == [told]
+    assert [error.detail for error in caught.value.errors] == [message]
 
 
 def test_an_enum_that_lists_its_null_value_is_accepted_on_request():

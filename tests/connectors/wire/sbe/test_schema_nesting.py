@@ -26,12 +26,12 @@ def errors_of(*types: str) -> list[tuple[str | None, str]]:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "told"),
+    ("numbers", "message"),
     [(range(1, 300), "composite c64 is nested deeper than 64"), (range(299, 0, -1), "c235 is nested deeper than 64")],
     ids=["the innermost first", "the outermost first"],
 )
-def test_a_chain_that_is_too_deep_is_told_once(numbers: Iterable[int], told: str):
-    assert errors_of(chain(numbers)) == [("E08", told)]
+def test_a_chain_that_is_too_deep_is_told_once(numbers: Iterable[int], message: str):
+    assert errors_of(chain(numbers)) == [("E08", message)]
 
 
 def test_two_chains_that_are_too_deep_are_told_each():

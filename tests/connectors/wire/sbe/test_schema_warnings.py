@@ -117,12 +117,12 @@ def test_a_header_that_is_not_of_uint16_is_warned_about(member):
     assert codes(message_of(PARTS, header=header)) == ["W04"]
 
 
-@pytest.mark.parametrize(("always", "told"), [(1, []), (2, ["W18"])])
-def test_a_header_of_another_schema_is_warned_about(always, told):
+@pytest.mark.parametrize(("always", "expected"), [(1, []), (2, ["W18"])])
+def test_a_header_of_another_schema_is_warned_about(always, expected):
     constant = f'"schemaId" primitiveType="uint16" presence="constant">{always}</type>'
     header = HEADER.replace('"schemaId" primitiveType="uint16"/>', constant, 1)
 
-    assert codes(message_of(PARTS, header=header)) == told
+    assert codes(message_of(PARTS, header=header)) == expected
 
 
 @pytest.mark.parametrize("count", ["numGroups", "numVarDataFields"])

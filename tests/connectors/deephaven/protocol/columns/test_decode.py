@@ -274,9 +274,9 @@ def test_a_bad_text_is_replaced_where_it_may_be(rows: int, order: ByteOrder) -> 
         schema_id=roles.schema.id,
         version=0,
     )
-    told = server.adapt(roles)
-    (body,) = encoded(told, "String", ["fine"] * rows)
-    assert decode_column(told, body[:-4] + b"\xc3(fi").values.to_pylist() == ["fine"] * (rows - 1) + ["\ufffd(fi"]
+    adapted = server.adapt(roles)
+    (body,) = encoded(adapted, "String", ["fine"] * rows)
+    assert decode_column(adapted, body[:-4] + b"\xc3(fi").values.to_pylist() == ["fine"] * (rows - 1) + ["\ufffd(fi"]
 
 
 def test_many_texts_are_the_same_as_few() -> None:

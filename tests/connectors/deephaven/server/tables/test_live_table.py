@@ -17,7 +17,7 @@ from silverfold.connectors.deephaven.server.tables.cells import to_python
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 from silverfold.connectors.deephaven.server.tables.rows import Delta, Rows
 from silverfold.connectors.deephaven.server.tables.table_update import TableUpdate
-from tests.support.waiting import wait_until
+from tests.support.polling import wait_until
 
 ALL_TYPES = {
     "byte": "Byte",
@@ -68,10 +68,10 @@ def values(rows: Rows) -> dict[str, list[object]]:
     return {name: to_python(rows.types[name], cells) for name, cells in rows.columns.items()}
 
 
-def heard_from(table: LiveTable, *before: str) -> list[Delta]:
-    heard: list[Delta] = []
-    table.listen(heard.append, before=before)
-    return heard
+def deltas_of(table: LiveTable, *before: str) -> list[Delta]:
+    deltas: list[Delta] = []
+    table.listen(deltas.append, before=before)
+    return deltas
 
 
 def test_every_type_keeps_its_values_and_its_null() -> None:
@@ -105,14 +105,14 @@ def test_a_nan_is_a_value_and_not_null() -> None:
 
 def test_an_update_is_heard_once_as_its_net_effect() -> None:
     table = quotes()
-    heard = heard_from(table, "Bid")
+    deltas = deltas_of(table, "Bid")
     with table.update() as update:
         update.modify({0: {"Bid": 10}})
         update.remove([1])
         (new,) = update.add([{"Sym": "T", "Bid": 4}])
         update.modify({int(new): {"Bid": 5}, 0: {"Bid": 11}})
         update.remove(update.add([{"Sym": "gone"}]))
-    (delta,) = heard
+    (delta,) = deltas
     assert delta.update == 2
     assert delta.removed.tolist() == [1]
     assert (delta.added.keys.tolist(), values(delta.added)) == ([3], {"Sym": ["T"], "Bid": [5]})
@@ -123,27 +123,27 @@ def test_an_update_is_heard_once_as_its_net_effect() -> None:
 
 def test_a_row_removed_and_added_again_in_one_update_is_replaced() -> None:
     table = quotes()
-    heard = heard_from(table)
+    deltas = deltas_of(table)
     with table.update() as update:
         update.remove([1])
         update.add([{"Sym": "new"}], keys=[1])
         update.modify({1: {"Bid": 7}})
-    assert heard[0].removed.tolist() == [1]
-    assert heard[0].modified.keys.tolist() == []
-    assert values(heard[0].added) == {"Sym": ["new"], "Bid": [7]}
+    assert deltas[0].removed.tolist() == [1]
+    assert deltas[0].modified.keys.tolist() == []
+    assert values(deltas[0].added) == {"Sym": ["new"], "Bid": [7]}
     assert table.rows()[1] == {"Sym": "new", "Bid": 7}
 
 
 def test_what_was_captured_does_not_change_with_later_updates() -> None:
     table = quotes()
-    heard = heard_from(table)
+    deltas = deltas_of(table)
     snapshot = table.snapshot()
     with table.update() as update:
         update.modify({0: {"Bid": 10}})
     with table.update() as update:
         update.modify({0: {"Bid": 20}})
         update.remove([2])
-    assert values(heard[0].modified) == {"Sym": ["AAPL"], "Bid": [10]}
+    assert values(deltas[0].modified) == {"Sym": ["AAPL"], "Bid": [10]}
     assert values(snapshot.rows) == {"Sym": ["AAPL", "IBM", "MSFT"], "Bid": [1, 2, 3]}
     with pytest.raises(ValueError, match="read-only"):
         snapshot.rows.columns["Bid"][0] = 5
@@ -151,7 +151,7 @@ def test_what_was_captured_does_not_change_with_later_updates() -> None:
 
 def test_nothing_of_a_block_that_raises_is_applied() -> None:
     table = quotes()
-    heard = heard_from(table)
+    deltas = deltas_of(table)
 
     def interrupted() -> None:
         with table.update() as update:
@@ -161,27 +161,27 @@ def test_nothing_of_a_block_that_raises_is_applied() -> None:
 
     with pytest.raises(KeyError, match="interrupted"):
         interrupted()
-    assert (heard, table.updates, len(table)) == ([], 1, 3)
+    assert (deltas, table.updates, len(table)) == ([], 1, 3)
     with table.update() as update:
         assert update.add([{"Sym": "next"}]).tolist() == [3]
 
 
 def test_a_block_without_net_effect_is_no_update() -> None:
     table = quotes()
-    heard = heard_from(table)
+    deltas = deltas_of(table)
     with table.update() as update:
         update.remove(update.add([{"Sym": "T"}]))
         update.remove_range(100, 10**12)
-    assert (heard, table.updates) == ([], 1)
+    assert (deltas, table.updates) == ([], 1)
 
 
 def test_a_removed_range_may_be_far_wider_than_the_rows_in_it() -> None:
     table = quotes()
-    heard = heard_from(table)
+    deltas = deltas_of(table)
     with table.update() as update:
         update.add([{"Sym": "far"}], keys=[10**12])
         update.remove_range(1, 10**12)
-    assert heard[0].removed.tolist() == [1, 2]
+    assert deltas[0].removed.tolist() == [1, 2]
     assert list(table.rows()) == [0]
 
 
@@ -289,12 +289,12 @@ def test_a_listener_hears_every_update_after_its_snapshot_exactly_once() -> None
     writer.start()
     try:
         for _ in range(50):
-            heard: list[Delta] = []
-            snapshot, detach = table.listen_from(heard.append, ["n"])
-            wait_until(lambda heard=heard: len(heard) >= 3, "three updates", pause=0)
+            deltas: list[Delta] = []
+            snapshot, detach = table.listen_from(deltas.append, ["n"])
+            wait_until(lambda deltas=deltas: len(deltas) >= 3, "three updates", pause=0)
             detach()
             assert len(snapshot.rows) == snapshot.update
-            assert [delta.update for delta in heard[:3]] == [snapshot.update + n for n in (1, 2, 3)]
+            assert [delta.update for delta in deltas[:3]] == [snapshot.update + n for n in (1, 2, 3)]
     finally:
         stop.set()
         writer.join()
@@ -302,12 +302,12 @@ def test_a_listener_hears_every_update_after_its_snapshot_exactly_once() -> None
 
 def test_a_detached_listener_hears_nothing() -> None:
     table = quotes()
-    heard: list[Delta] = []
-    detach = table.listen(heard.append)
+    deltas: list[Delta] = []
+    detach = table.listen(deltas.append)
     detach()
     with table.update() as update:
         update.remove([0])
-    assert heard == []
+    assert deltas == []
 
 
 KEYS = st.integers(0, 12)

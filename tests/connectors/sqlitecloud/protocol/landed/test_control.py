@@ -16,7 +16,7 @@ from silverfold.connectors.sqlitecloud.protocol.landed.control import (
 )
 
 ID = TableColumn("id", "INTEGER", not_null=True, pk=1)
-TOLD: dict[str, Any] = {
+BODY: dict[str, Any] = {
     "table": "foo",
     "columns": [
         {"name": "id", "type": "INTEGER", "not_null": True, "pk": 1, "hidden": 0},
@@ -29,8 +29,8 @@ TOLD: dict[str, Any] = {
 
 def test_a_control_frame_describes_the_table() -> None:
     described = Description("foo", (ID, TableColumn("é \"'"), TableColumn("twice", "INT", hidden=2)), ("id",))
-    assert json.loads(described.to_json()) == TOLD
-    assert read_description(json.dumps(TOLD).encode()) == described
+    assert json.loads(described.to_json()) == BODY
+    assert read_description(json.dumps(BODY).encode()) == described
     assert described.names == ("id", "é \"'")
 
 
@@ -39,9 +39,9 @@ def test_a_control_frame_describes_the_table() -> None:
     [
         {"table": 5},
         {"columns": []},
-        {"columns": [{**TOLD["columns"][0], "pk": "1"}]},
-        {"columns": [{**TOLD["columns"][0], "more": 1}]},
-        {"columns": [TOLD["columns"][0], TOLD["columns"][0]]},
+        {"columns": [{**BODY["columns"][0], "pk": "1"}]},
+        {"columns": [{**BODY["columns"][0], "more": 1}]},
+        {"columns": [BODY["columns"][0], BODY["columns"][0]]},
         {"columns": ["id"]},
         {"keys": []},
         {"keys": ["id", "id"]},
@@ -54,7 +54,7 @@ def test_a_control_frame_describes_the_table() -> None:
 )
 def test_a_control_frame_that_contradicts_itself_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue) as caught:
-        read_description(json.dumps(TOLD | change).encode())
+        read_description(json.dumps(BODY | change).encode())
     assert caught.value.reason == "bad_control"
 
 

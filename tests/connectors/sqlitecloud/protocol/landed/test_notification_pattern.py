@@ -27,18 +27,22 @@ from tests.support.sqlitecloud_notices import vectors
 HEAD = '{"sender":"s","channel":"foo","channel_type":"TABLE","sqlite_pk_name":["id"],"payload":'
 
 
-def is_foreseen(text: bytes, described: Description) -> bool:
+def matches_pattern(text: bytes, described: Description) -> bool:
     return bool(compile_matcher(described)(text.decode(errors="surrogateescape")))
 
 
-def says_nothing_new(text: bytes, described: Description) -> bool:
+def is_known(text: bytes, described: Description) -> bool:
     """Whether reading bears it out."""
     try:
-        said = read_notification(text)
+        notification = read_notification(text)
     except WireError:
         return False
     window = SnapshotWindow(described, SqliteCloudTable(), SqliteCloudOptions())
-    return isinstance(said, TableUpdate) and said.channel == described.table and window.matches(said)
+    return (
+        isinstance(notification, TableUpdate)
+        and notification.channel == described.table
+        and window.matches(notification)
+    )
 
 
 @pytest.mark.parametrize("words", [Vocabulary.OLD, Vocabulary.NEW])
@@ -50,7 +54,7 @@ def test_what_a_server_writes_is_foreseen_in_either_vocabulary(words: Vocabulary
         RowChange("DELETE", {}, ("x",)),
     )
     text = written(Dialect(words=words), sender='"s"', changes=TableChanges("foo", ("id",), changes))
-    assert is_foreseen(text.encode(), FOO)
+    assert matches_pattern(text.encode(), FOO)
 
 
 @pytest.mark.parametrize(
@@ -83,41 +87,41 @@ def test_what_a_server_writes_is_foreseen_in_either_vocabulary(words: Vocabulary
 )
 def test_what_must_be_told_is_not_foreseen(payload: str) -> None:
     text = f"{HEAD}{payload}}}".encode()
-    assert (is_foreseen(text, FOO), says_nothing_new(text, FOO)) == (False, False)
+    assert (matches_pattern(text, FOO), is_known(text, FOO)) == (False, False)
 
 
 def test_minus_zero_whose_spelling_is_not_its_value_is_not_foreseen() -> None:
-    said = [f'{HEAD}[{{"sqlite_type":"INSERT","id":1,"a":{value}}}]}}'.encode() for value in ("-0", "-0.0", "-1", "0")]
-    assert [is_foreseen(text, FOO) for text in said] == [False, True, True, True]
+    texts = [f'{HEAD}[{{"sqlite_type":"INSERT","id":1,"a":{value}}}]}}'.encode() for value in ("-0", "-0.0", "-1", "0")]
+    assert [matches_pattern(text, FOO) for text in texts] == [False, True, True, True]
 
 
 def test_bytes_that_are_no_utf_8_are_not_foreseen() -> None:
     whole = f'{HEAD}[{{"sqlite_type":"INSERT","id":1,"a":"é"}}]}}'.encode()
-    assert is_foreseen(whole, FOO)
-    assert not is_foreseen(whole.replace(b"\xa9", b""), FOO)
-    assert not is_foreseen(whole.replace(b"\xc3\xa9", b"\xed\xa0\x80"), FOO)
+    assert matches_pattern(whole, FOO)
+    assert not matches_pattern(whole.replace(b"\xa9", b""), FOO)
+    assert not matches_pattern(whole.replace(b"\xc3\xa9", b"\xed\xa0\x80"), FOO)
 
 
 def test_another_table_and_another_key_are_not_foreseen() -> None:
     entry = '[{"sqlite_type":"INSERT","id":1}]}'
-    assert is_foreseen(f"{HEAD}{entry}".encode(), FOO)
-    assert not is_foreseen(f"{HEAD}{entry}".replace("foo", "bar").encode(), FOO)
-    assert not is_foreseen(f"{HEAD}{entry}".replace('["id"]', '["a"]').encode(), FOO)
-    assert not is_foreseen(f"{HEAD}{entry}".replace('["id"]', '["id","a"]').encode(), FOO)
+    assert matches_pattern(f"{HEAD}{entry}".encode(), FOO)
+    assert not matches_pattern(f"{HEAD}{entry}".replace("foo", "bar").encode(), FOO)
+    assert not matches_pattern(f"{HEAD}{entry}".replace('["id"]', '["a"]').encode(), FOO)
+    assert not matches_pattern(f"{HEAD}{entry}".replace('["id"]', '["id","a"]').encode(), FOO)
 
 
 def test_of_a_table_whose_columns_are_called_like_all_words_and_of_a_very_wide_one_nothing_is_foreseen() -> None:
     words = Description("foo", (TableColumn("id", pk=1), TableColumn("sqlite_type")), ("id",))
     wide = Description("foo", tuple(TableColumn(f"c{at}") for at in range(MOST_COLUMNS + 1)), ("c0",))
-    assert not is_foreseen(f'{HEAD}[{{"sqlite_type":"INSERT","id":1,"sqlite_type":1}}]}}'.encode(), words)
-    assert not is_foreseen(f"{HEAD}[]}}".replace('"id"', '"c0"').encode(), wide)
+    assert not matches_pattern(f'{HEAD}[{{"sqlite_type":"INSERT","id":1,"sqlite_type":1}}]}}'.encode(), words)
+    assert not matches_pattern(f"{HEAD}[]}}".replace('"id"', '"c0"').encode(), wide)
 
 
 @pytest.mark.parametrize("vector", [*vectors("payloads"), *vectors("malformed_payloads")], ids=lambda each: each["id"])
 def test_no_vector_is_foreseen_that_says_something_new(vector: dict[str, str]) -> None:
     text = bytes.fromhex(vector["hex"]) if "hex" in vector else vector["text"].encode()
     for described in TABLES:
-        assert says_nothing_new(text, described) or not is_foreseen(text, described)
+        assert is_known(text, described) or not matches_pattern(text, described)
 
 
 NOTICES = st.sampled_from(TABLES).flatmap(lambda table: st.tuples(notices(table), st.just(table)))
@@ -125,7 +129,7 @@ NOTICES = st.sampled_from(TABLES).flatmap(lambda table: st.tuples(notices(table)
 
 @given(NOTICES)
 def test_whatever_is_foreseen_is_borne_out_by_reading_it(notice: tuple[bytes, Description]) -> None:
-    assert says_nothing_new(*notice) or not is_foreseen(*notice)
+    assert is_known(*notice) or not matches_pattern(*notice)
 
 
 def test_what_is_foreseen_is_taken_apart_into_what_it_spells() -> None:
@@ -136,7 +140,7 @@ def test_what_is_foreseen_is_taken_apart_into_what_it_spells() -> None:
         '{"sqlite_type":"DELETE","sqlite_pk_value":[7]}',
     )
     text = f"{HEAD}[{','.join(entries)}]}}"
-    assert is_foreseen(text.encode(), FOO)
+    assert matches_pattern(text.encode(), FOO)
     assert compile_splitter(FOO)(text) == [
         ("INSERT", "1", '"say \\"}{\\", é"', "null", ""),
         ("UPDATE", "-2.5e3", "", "true", '"]"'),
@@ -148,7 +152,7 @@ def test_what_is_foreseen_is_taken_apart_into_what_it_spells() -> None:
 @given(NOTICES)
 def test_the_parts_are_the_values_that_reading_finds(notice: tuple[bytes, Description]) -> None:
     text, described = notice
-    if not is_foreseen(text, described):
+    if not matches_pattern(text, described):
         return
     entries = json.loads(text)["payload"]
     found = compile_splitter(described)(text.decode())

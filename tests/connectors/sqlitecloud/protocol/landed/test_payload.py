@@ -77,8 +77,8 @@ def test_a_tables_notification_says_which_rows_were_changed_how(vector: dict[str
 @pytest.mark.parametrize("vector", MESSAGES)
 def test_a_message_says_what_was_said(vector: dict[str, Any]) -> None:
     expected = vector["expect"]
-    said = expected["payload"]["text"] if isinstance(expected["payload"], dict) else None
-    message = ChannelMessage(expected["channel"], expected["sender"], said)
+    payload = expected["payload"]["text"] if isinstance(expected["payload"], dict) else None
+    message = ChannelMessage(expected["channel"], expected["sender"], payload)
     assert read_notification(vector["text"].encode()) == message
     assert parse_stream(vector["text"].encode()) == f"notify:{expected['channel']}"
 

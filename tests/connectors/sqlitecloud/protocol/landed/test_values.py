@@ -220,18 +220,18 @@ def test_what_another_key_would_be_too_fits_no_key_whichever_way_it_is_read(
     declared: str, kind: str, fitting: list[Any], unfit: list[Any]
 ) -> None:
     table, options = SqliteCloudTable.model_validate({"types": {"k": kind}}), SqliteCloudOptions()
-    told = described("t", {"k": declared}, ["k"])
-    reader, plain = ChangeReader(told, table, options), SqliteCloudReferenceReader("t", table, options)
-    plain.control(control(told))
+    description = described("t", {"k": declared}, ["k"])
+    reader, reference = ChangeReader(description, table, options), SqliteCloudReferenceReader("t", table, options)
+    reference.control(control(description))
 
     def key(at: str, body: bytes) -> Any:
         (row,) = (row for batch in reader.read([1], [at], [body]) for row in batch.to_pylist())
         if row["error"] is not None:
             assert "another key would be the same" in row["error"]["reason"]
             with pytest.raises(InvalidValue):
-                list(plain.changes(1, [(1, body)]))
+                list(reference.changes(1, [(1, body)]))
             return None
-        assert [change.key for change in plain.changes(1, [(1, body)])] == [tuple(row["key"].values())]
+        assert [change.key for change in reference.changes(1, [(1, body)])] == [tuple(row["key"].values())]
         return row["key"]["k"]
 
     for value in [*fitting, *unfit]:
@@ -271,13 +271,13 @@ KINDS = st.sampled_from(["bigint", "double", "string", "binary", "boolean", "dec
 @given(KINDS, st.lists(ANY, max_size=4))
 def test_values_together_one_by_one_and_read_plainly_are_the_same(kind: str, values: list[Any]) -> None:
     array, unfit = Column("c", kind).array(values, sent=False)
-    plain: list[Any] = []
+    expected: list[Any] = []
     bad = []
     for index, value in enumerate(values):
         try:
-            plain.append(cell_value("c", kind, value))
+            expected.append(cell_value("c", kind, value))
         except InvalidValue:
-            plain.append(None)
+            expected.append(None)
             bad.append(index)
-    assert repr(array.to_pylist()) == repr(plain)
+    assert repr(array.to_pylist()) == repr(expected)
     assert list(unfit) == bad

@@ -57,10 +57,12 @@ def row(written: Sequence[Any]) -> dict[str, Any]:
 def test_the_session_extension_reports_what_was_recorded(case: dict[str, Any]) -> None:
     found = reported(CaptureMode.SESSION, case["ddl"] + case["before"], case["transaction"])
 
-    told = [(each.table, each.key, change) for each in found for change in each.changes]
-    assert len(told) == len(case["session"])
+    changes = [(each.table, each.key, change) for each in found for change in each.changes]
+    assert len(changes) == len(case["session"])
     for expected in case["session"]:
-        assert (expected["table"], expected) in [(table, shown(expected, key, change)) for table, key, change in told]
+        assert (expected["table"], expected) in [
+            (table, shown(expected, key, change)) for table, key, change in changes
+        ]
 
 
 def shown(expected: dict[str, Any], key: tuple[str, ...], change: RowChange) -> dict[str, Any] | None:
@@ -76,10 +78,10 @@ def shown(expected: dict[str, Any], key: tuple[str, ...], change: RowChange) -> 
 def test_the_hook_reports_what_was_recorded(case: dict[str, Any]) -> None:
     found = reported(CaptureMode.HOOK_FULL, case["ddl"] + case["before"], case["transaction"])
 
-    told = [(each.table, change) for each in found for change in each.changes]
+    changes = [(each.table, change) for each in found for change in each.changes]
     expected = [(change["table"], change["op"], new(change)) for change in case["hook"]]
-    assert [(table, change.op.lower(), tuple(change.values.values())) for table, change in told] == expected
-    for (_, change), wanted in zip(told, case["hook"], strict=True):
+    assert [(table, change.op.lower(), tuple(change.values.values())) for table, change in changes] == expected
+    for (_, change), wanted in zip(changes, case["hook"], strict=True):
         assert set(change.old_key) <= set(map(value, wanted.get("old", [])))
         assert bool(change.old_key) == ("old" in wanted)
 
@@ -100,20 +102,20 @@ def test_the_key_of_a_composite_table_is_told_in_declared_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "told"),
+    ("mode", "values"),
     [
         (CaptureMode.HOOK_FULL, {"id": 14, "col1": "a", "col2": "z"}),
         (CaptureMode.HOOK_CHANGED, {"id": 14, "col2": "z"}),
     ],
 )
 def test_the_hook_tells_a_key_move_as_one_update_with_whole_or_changed_columns(
-    mode: CaptureMode, told: dict[str, Any]
+    mode: CaptureMode, values: dict[str, Any]
 ) -> None:
     before = [FOO, "INSERT INTO foo VALUES(15,'a','b')"]
 
     found = reported(mode, before, ["UPDATE foo SET id=14, col2='z'"])
 
-    assert found == [TableChanges("foo", ("id",), (RowChange("UPDATE", told, (15,), key_changed=True),))]
+    assert found == [TableChanges("foo", ("id",), (RowChange("UPDATE", values, (15,), key_changed=True),))]
 
 
 def test_changed_columns_are_told_with_the_key_and_by_type() -> None:

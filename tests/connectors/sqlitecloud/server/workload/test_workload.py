@@ -143,15 +143,15 @@ def test_listeners_hear_of_its_changes_from_the_server_itself(music: Path) -> No
     with (
         SqliteCloudServer.start({"m": music}, behaviour=ServerOptions(pacing=Pacing.JOINED)) as server,
         Peer(server.port) as peer,
-        peer.listen("LISTEN TABLE * DATABASE m", server.port) as heard,
+        peer.listen("LISTEN TABLE * DATABASE m", server.port) as listener,
     ):
         workload = Workload(server.own_session("m"), 3)
         while workload.change() < 2:
             pass
-        (told,) = heard.heard()
+        (message,) = listener.notifications()
 
-    assert told["sender"] == 0
-    assert told["channel_type"] == "TABLE"
+    assert message["sender"] == 0
+    assert message["channel_type"] == "TABLE"
 
 
 def test_tables_made_and_altered_later_are_worked_on(music: Path) -> None:

@@ -198,11 +198,11 @@ TIMES = (
 
 
 @pytest.mark.parametrize(
-    ("types", "name", "said"),
+    ("types", "name", "attribute"),
     [("arrow", "UTCTimestamp", ""), ("spark", "UTCTimestamp", ""), ("arrow", "at", ' semanticType="UTCTimestamp"')],
 )
-def test_times_of_a_known_unit_are_timestamps_where_they_are_asked_for(types: str, name: str, said: str):
-    schema = message_of(TIMES.format(name), STAMP.format(f'name="{name}"{said}'))
+def test_times_of_a_known_unit_are_timestamps_where_they_are_asked_for(types: str, name: str, attribute: str):
+    schema = message_of(TIMES.format(name), STAMP.format(f'name="{name}"{attribute}'))
     moment = 1_728_051_442_944_123_000
     numbers = [(moment, moment // 10**6, 5), (2**64 - 1, 0, 5), (0, 2**63, 5)]
     bodies = [frame("".join(n.to_bytes(8, "little").hex() for n in row), block_length=24) for row in numbers]
@@ -328,8 +328,8 @@ def test_what_is_not_text_is_an_error_or_replaced_or_bytes(text: str, expected: 
 
     assert [tuple(row.values()) for row in columns.rows["M"].table.to_pylist()] == expected
     errors = columns.errors.select(["index", "reason", "element", "offset"]).to_pylist()
-    told = [(0, "charset", "M.c", 8), (1, "charset", "M.d", 13)]
-    assert [tuple(row.values()) for row in errors] == (told if text == "strict" else [])
+    reported = [(0, "charset", "M.c", 8), (1, "charset", "M.d", 13)]
+    assert [tuple(row.values()) for row in errors] == (reported if text == "strict" else [])
 
 
 def test_a_message_without_parts_is_a_row_without_columns():
@@ -367,12 +367,12 @@ def test_entries_that_few_messages_have_stay_with_their_message():
         '<group name="g" id="1"><group name="n" id="2"><field name="z" id="3" type="uint8"/>'
         '<data name="d" id="4" type="blob"/></group></group>'
     )
-    plain = {"g": [{"n": []}, {"n": []}]}
+    empty = {"g": [{"n": []}, {"n": []}]}
     values = [
         {"g": [{"n": [{"z": i, "d": b"1"}]}, {"n": [{"z": i, "d": b""}, {"z": 9, "d": b"22"}]}, {"n": []}]}
         for i in range(3)
     ]
-    messages = [values[0], *[plain] * MANY, values[1], *[plain] * MANY, values[2]]
+    messages = [values[0], *[empty] * MANY, values[1], *[empty] * MANY, values[2]]
 
     rows = decode_columns(schema, [encode(schema, "M", message) for message in messages]).rows["M"].table
 

@@ -121,8 +121,8 @@ def test_a_field_that_moved_is_told_once_with_what_moved_it(edit: list[str], pat
     finding = only(change(edit), "R24")
 
     assert finding.path == f"Order.{path}"
-    told = f"Both sides read {path} at the wrong place, and all that moved with it: {sentence}."
-    assert finding.sentence == told
+    expected = f"Both sides read {path} at the wrong place, and all that moved with it: {sentence}."
+    assert finding.sentence == expected
 
 
 def test_a_field_in_another_block_names_both_places():

@@ -167,9 +167,9 @@ def test_dimensions_without_counts_make_a_schema_classic():
     text = edited(
         text, [["+", '<type name="numInGroup" primitiveType="uint8"/></composite>', '<composite name="varText">']]
     )
-    plain = load_schema(
+    uncounted = load_schema(
         text.replace('<group name="legs" id="10">', '<group name="legs" id="10" dimensionType="plain">').encode()
     )
 
     assert compare(old, new).profile == "counted"
-    assert compare(old, plain).profile == "classic"
+    assert compare(old, uncounted).profile == "classic"

@@ -1,4 +1,4 @@
-"""Waits for what must come to be, and no longer than that can take: a test that waits in vain tells what for."""
+"""Polls for a condition with a timeout; a timeout names the condition."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 PATIENCE: Final = 60.0
-"""Seconds: far more than anything takes that comes at all, whatever else is running."""
+"""Default timeout in seconds: far longer than any condition takes, even under load."""
 
 PAUSE: Final = 0.005
 
 
 def tries(what: str, *, seconds: float = PATIENCE) -> Iterator[None]:
-    """Yield again and again, until so much time is over; then raise AssertionError."""
+    """Yield repeatedly until the time is over; then raise AssertionError."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         yield
@@ -22,7 +22,7 @@ def tries(what: str, *, seconds: float = PATIENCE) -> Iterator[None]:
 
 
 def wait_until(met: Callable[[], object], what: str, *, seconds: float = PATIENCE, pause: float = PAUSE) -> None:
-    """Wait in this thread until something is the case."""
+    """Block this thread until the condition is met."""
     for _ in tries(what, seconds=seconds):
         if met():
             return
@@ -32,10 +32,10 @@ def wait_until(met: Callable[[], object], what: str, *, seconds: float = PATIENC
 async def until(
     met: Callable[[], object], what: str, *, work: asyncio.Future[Any] | None = None, seconds: float = PATIENCE
 ) -> None:
-    """Wait in this event loop until something is the case.
+    """Wait in the event loop until the condition is met.
 
     Args:
-        work: What brings it about. When that fails first, its error is raised.
+        work: Future that brings it about. If it fails first, its error is raised.
     """
     for _ in tries(what, seconds=seconds):
         if met():

@@ -1,4 +1,4 @@
-"""A warehouse of one told table: tell changes, build, look at silver."""
+"""A warehouse with one stub table: add changes, build, read silver."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ from silverfold.pipelines.applying.cuts import last_cuts
 from silverfold.pipelines.places import Place, Places
 from tests.support.change_model import Change
 from tests.support.running import run_once
-from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
+from tests.support.stub_connector import FEED, STREAM, StubConnector, StubHistory, StubOptions, StubTable
 
 
-class Told:
-    """A warehouse of one told table."""
+class StubWarehouse:
+    """A warehouse with one stub table."""
 
-    def __init__(self, spark: SparkSession, warehouse: Path, connector: ToldConnector) -> None:
+    def __init__(self, spark: SparkSession, warehouse: Path, connector: StubConnector) -> None:
         self.spark, self.connector = spark, connector
         self.places = Places(str(warehouse))
-        self.history = ToldHistory(self.places)
+        self.history = StubHistory(self.places)
         self.history.connect()
 
     def build(self, **settings: Any) -> Mapping[str, SilverfoldError]:
-        """Apply what was told, with these settings of the table."""
+        """Land and apply everything, with these table settings."""
         return run_once(self.started(**settings))
 
     def started(self, **settings: Any) -> FeedBuild:
-        """Return the build of a process that starts now, with these settings; all that was told has landed."""
+        """Land all frames; return the build of a new process with these table settings."""
         self.history.land()
-        table = ToldTable(source="T", **settings)
-        feed = Feed(FEED, FEED, "unused", ToldOptions(), {STREAM: table})
+        table = StubTable(source="T", **settings)
+        feed = Feed(FEED, FEED, "unused", StubOptions(), {STREAM: table})
         local = load_settings(None, "local", {}).model_copy(update={"warehouse": self.places.warehouse})
         build = FeedBuild(lambda: self.spark, local, self.connector, feed)
         build.refresh()
         return build
 
     def rows(self) -> dict[int, tuple[Any, ...]]:
-        """Return silver's rows by ``k``."""
+        """Return the silver rows by ``k``."""
         return self.shown(self.places.silver(FEED, STREAM))
 
     def shown(self, place: Place, where: str = "TRUE") -> dict[int, tuple[Any, ...]]:
@@ -51,7 +51,7 @@ class Told:
         return {row.k: (row.a, row.b) for row in rows.collect()}
 
     def notes(self) -> Mapping[str, int]:
-        """Return what the last cut told."""
+        """Return the counters of the last cut."""
         return last_cuts(self.places, FEED)[STREAM].notes
 
 

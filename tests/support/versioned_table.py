@@ -1,4 +1,4 @@
-"""Builds one table of the tests' own source, with its history and tombstones, and looks at all of them."""
+"""Builds one table of the stub connector, with its history and tombstones, and reads all of them."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from silverfold.pipelines.upkeep.maintain import Done, Maintenance
 from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.running import run_once
-from tests.support.told import FEED, STREAM, ToldConnector, ToldHistory, ToldOptions, ToldTable
+from tests.support.stub_connector import FEED, STREAM, StubConnector, StubHistory, StubOptions, StubTable
 
 
 @dataclass
-class Kept:
-    """A feed whose one table keeps history, unless its type is 1."""
+class VersionedTable:
+    """A feed with one table, which keeps history unless ``scd_type`` is 1."""
 
     spark: SparkSession
     warehouse: Path
-    connector: ToldConnector
+    connector: StubConnector
     scd_type: Literal[1, 2] = 2
     places: Places = field(init=False)
-    source: ToldHistory = field(init=False)
+    source: StubHistory = field(init=False)
     feed: Feed = field(init=False)
 
     def __post_init__(self) -> None:
         self.places = Places(str(self.warehouse))
-        self.source = ToldHistory(self.places)
-        table = ToldTable(source="T", stored_as_scd_type=self.scd_type)
-        self.feed = Feed(FEED, FEED, "unused", ToldOptions(), {STREAM: table})
+        self.source = StubHistory(self.places)
+        table = StubTable(source="T", stored_as_scd_type=self.scd_type)
+        self.feed = Feed(FEED, FEED, "unused", StubOptions(), {STREAM: table})
 
     @property
     def settings(self) -> Settings:
@@ -62,7 +62,7 @@ class Kept:
         return self.places.tombstones(FEED, STREAM)
 
     def build(self, *, holds: bool = False) -> None:
-        """Land what was told, and apply it by a process of its own."""
+        """Land all frames and apply them in a new process."""
         self.source.land()
         feed_build = FeedBuild(lambda: self.spark, self.settings, self.connector, self.feed)
         assert bool(run_once(feed_build)) is holds
@@ -75,21 +75,21 @@ class Kept:
         return list(Maintenance(self.spark, self.settings, self.connector, self.feed, now).run())
 
     def sql(self, place: Place, statement: str) -> None:
-        """Change a table behind the build's back; ``{t}`` is the table."""
+        """Run SQL on a table, bypassing the build; ``{t}`` is the table."""
         self.spark.newSession().sql(statement.replace("{t}", f"delta.`{place.url}`")).collect()
 
     def verdicts(self) -> tuple[Verdict, Verdict]:
-        """Verify the table, and its history."""
+        """Verify the table and its history."""
         given = (self.places, self.connector, self.feed, STREAM)
         return verify_table(*given).verdict, verify_history(*given).verdict
 
     def quarantined(self) -> list[tuple[str | None, HoldState]]:
-        """Return how every quarantined position was resolved, and its state."""
+        """Return the resolution and state of every quarantined position."""
         found = read_quarantine(self.places, FEED, [STREAM])
         return [(each.hold.resolution, each.state) for each in found]
 
     def reached(self) -> list[int]:
-        """Return the positions that the logs of table, history and tombstones record; nothing of what is not there."""
+        """Return the positions recorded in the logs of table, history and tombstones, where these exist."""
         found = {"apply": self.table, "history": self.history, "tombstones": self.tombstones}
         there = {name: place for name, place in found.items() if DeltaTable.is_deltatable(place.url)}
         return [position_in(DeltaTable(place.url), f"{name}/{FEED}/{STREAM}") for name, place in there.items()]

@@ -1,8 +1,8 @@
-"""A source of the tests' own, whose frames say in JSON what changed: the engine without any protocol.
+"""A stub connector whose frames hold changes in JSON, to test the engine without any protocol.
 
 A frame's body is ``{"changes": [{"op", "key", "sent", "old_key", "sequence"}, …]}``. A key is two numbers, ``lane`` and
 ``k``, so that one table can hold many small histories at once: a Spark job costs the same for one as for many. A test
-may give its connector other keys and columns; a control frame, ``{"columns": …}``, gives a stream other columns from
+may give its connector other keys and columns; a control frame, ``{"columns": …}``, changes the columns of a stream from
 there on. Values that JSON lacks are objects with one name, such as ``{"$decimal": "0.1"}``.
 """
 
@@ -59,26 +59,26 @@ _KINDS = {
     "$time": (datetime, datetime.isoformat, datetime.fromisoformat),
     "$date": (date, date.isoformat, date.fromisoformat),
 }
-"""Values that JSON lacks: class, how they are written, how they are read. A time is a date too, so it comes first."""
+"""Types that JSON lacks: class, encoder, decoder. A datetime is also a date, so it comes first."""
 
 
 Context: TypeAlias = Mapping[str | None, T.StructType]
 
 
-class ToldOptions(Strict):
-    """The feed's settings: none."""
+class StubOptions(Strict):
+    """Feed options: none."""
 
 
-class ToldTable(Table):
-    """A table's settings: those of any table."""
+class StubTable(Table):
+    """Table settings: only the common ones."""
 
 
 @dataclass(frozen=True)
-class ToldDecoder:
+class StubDecoder:
     """`connectors.base.Decoder` over JSON bodies; its context is the columns of each stream.
 
     Args:
-        misread: Positions of frames it cannot read, for a fault of its own.
+        misread: Positions of frames that it fails on, to simulate a fault of the decoder.
     """
 
     row: T.StructType = ROW
@@ -129,11 +129,11 @@ class _Read:
     def _changes(self, frame: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         position = frame["frame_seq"]
         try:
-            told = _told(position, b"" if position in self.misread else frame["body"])
+            changes = _parse_changes(position, b"" if position in self.misread else frame["body"])
         except InvalidValue as error:
             yield {"frame_seq": position, "error": {"error_class": "INVALID_VALUE", "reason": str(error)}}
             return
-        for ordinal, change in enumerate(told):
+        for ordinal, change in enumerate(changes):
             yield _change(position, ordinal, change, self.key.names, self.row.names)
 
 
@@ -155,8 +155,8 @@ def _change(
 
 
 @dataclass
-class ToldReferenceReader:
-    """`connectors.verification.ReferenceReader` over JSON bodies: they say already what a plain change is."""
+class StubReferenceReader:
+    """`connectors.verification.ReferenceReader` over JSON bodies, which already hold changes."""
 
     stream: str = STREAM
     keys: tuple[str, ...] = ("lane", "k")
@@ -169,7 +169,11 @@ class ToldReferenceReader:
     def changes(
         self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
     ) -> Iterable[ReferenceChange]:
-        return (_plain(position, told) for position, body in frames for told in _told(position, body))
+        return (
+            _reference_change(position, change)
+            for position, body in frames
+            for change in _parse_changes(position, body)
+        )
 
 
 def _columns(frame: ControlFrame) -> T.StructType:
@@ -177,7 +181,7 @@ def _columns(frame: ControlFrame) -> T.StructType:
 
 
 def _value(found: dict[str, Any]) -> Any:
-    """Return an object of JSON, or the value it stands for (`_KINDS`)."""
+    """Return a JSON object, or the value that it encodes (`_KINDS`)."""
     ((name, text),) = found.items() if len(found) == 1 else [("", None)]
     return _KINDS[name][2](text) if name in _KINDS else found
 
@@ -189,7 +193,7 @@ def _written(value: object) -> Mapping[str, str]:
     raise TypeError(f"{value!r} cannot be told")
 
 
-def _told(position: int, body: bytes) -> Sequence[Mapping[str, Any]]:
+def _parse_changes(position: int, body: bytes) -> Sequence[Mapping[str, Any]]:
     try:
         changes: Sequence[Mapping[str, Any]] = json.loads(body, object_hook=_value)["changes"]
     except ValueError as error:
@@ -197,15 +201,17 @@ def _told(position: int, body: bytes) -> Sequence[Mapping[str, Any]]:
     return changes
 
 
-def _plain(position: int, told: Mapping[str, Any]) -> ReferenceChange:
-    old_key = None if told["old_key"] is None else tuple(told["old_key"])
-    op = "insert" if told["op"] == "snapshot" else told["op"]
-    return ReferenceChange(op, position, tuple(told["key"]), told["sent"], old_key=old_key, sequence=told["sequence"])
+def _reference_change(position: int, change: Mapping[str, Any]) -> ReferenceChange:
+    old_key = None if change["old_key"] is None else tuple(change["old_key"])
+    op = "insert" if change["op"] == "snapshot" else change["op"]
+    return ReferenceChange(
+        op, position, tuple(change["key"]), change["sent"], old_key=old_key, sequence=change["sequence"]
+    )
 
 
 @dataclass(frozen=True)
-class ToldConnector:
-    """`connectors.base.Connector`; what it is like is up to the test."""
+class StubConnector:
+    """`connectors.base.Connector` whose properties are chosen by the test."""
 
     continuity: Literal["resync", "resume"] = "resync"
     snapshots: bool = True
@@ -216,8 +222,8 @@ class ToldConnector:
     misread: frozenset[int] = frozenset()
     name: str = FEED
     folds: bool = False
-    Options: type[BaseModel] = ToldOptions
-    TableOptions: type[Table] = ToldTable
+    Options: type[BaseModel] = StubOptions
+    TableOptions: type[Table] = StubTable
 
     def has_snapshots(self, table: Table) -> bool:
         return self.snapshots
@@ -241,26 +247,26 @@ class ToldConnector:
         raise AssertionError("histories are landed without one")
 
     def decoder(self, feed: Feed) -> Decoder:
-        return ToldDecoder(self.row, self.key, self.misread)
+        return StubDecoder(self.row, self.key, self.misread)
 
     def reference(self, feed: Feed, table: str) -> ReferenceReader:
-        return ToldReferenceReader(table, tuple(self.key.names), tuple(self.row.names))
+        return StubReferenceReader(table, tuple(self.key.names), tuple(self.row.names))
 
     def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
         raise AssertionError("there is no source")
 
 
-CONNECTOR = ToldConnector()
+CONNECTOR = StubConnector()
 
 
 @dataclass
-class ToldFeed:
-    """Frames of a feed's streams, landed call by call, in the order in which they were told."""
+class StubFeed:
+    """Frames of a feed's streams, in the order of the calls that add them; landed by `land`."""
 
     places: Places
     epoch: int = 0
     position: int = -1
-    """Of the last frame told."""
+    """Position of the last frame added."""
     _frames: list[tuple[int, Frame]] = field(default_factory=list)
 
     def connect(self) -> None:
@@ -269,7 +275,7 @@ class ToldFeed:
         self.add(mark("opened", epoch=self.epoch))
 
     def land(self) -> None:
-        """Commit what was told since the last call."""
+        """Commit the frames added since the last call."""
         writer = BronzeWriter(self.places.bronze(FEED), FEED, token="told")
         batch = Batch(writer.last + 1)
         for epoch, frame in self._frames:
@@ -279,21 +285,21 @@ class ToldFeed:
             self._frames.clear()
 
     def add(self, frame: Frame) -> int:
-        """Tell a frame; return its position."""
+        """Add a frame; return its position."""
         self._frames.append((self.epoch, frame))
         self.position += 1
         return self.position
 
 
-class ToldHistory:
-    """What is told of one stream of a feed; of a feed of its own unless one is given."""
+class StubHistory:
+    """Adds the frames of one stream to a feed; to a new feed unless one is given."""
 
-    def __init__(self, places: Places, *, feed: ToldFeed | None = None, stream: str = STREAM) -> None:
-        self.feed, self.stream = feed or ToldFeed(places), stream
+    def __init__(self, places: Places, *, feed: StubFeed | None = None, stream: str = STREAM) -> None:
+        self.feed, self.stream = feed or StubFeed(places), stream
 
     @property
     def position(self) -> int:
-        """Of the last frame told of the feed."""
+        """Position of the feed's last frame."""
         return self.feed.position
 
     def connect(self) -> None:
@@ -301,29 +307,29 @@ class ToldHistory:
         self.feed.connect()
 
     def land(self) -> None:
-        """Commit what was told of the feed since the last call."""
+        """Commit the feed's frames added since the last call."""
         self.feed.land()
 
     def update(self, changes: Sequence[Change], *, sequences: Sequence[str | None] = ()) -> int:
-        """Land one update in one frame; return its position."""
+        """Add an update in one frame; return its position."""
         return self._add(body_of(changes, sequences), Kind.DATA, Boundary.WHOLE)
 
     def raw(self, body: bytes) -> int:
-        """Land an update that says anything."""
+        """Add an update with any body; return its position."""
         return self._add(body, Kind.DATA, Boundary.WHOLE)
 
     def torn(self, changes: Sequence[Change]) -> int:
-        """Land the beginning of an update that never ends."""
+        """Add the beginning of an update that never ends."""
         return self._add(body_of(changes), Kind.DATA, Boundary.BEGIN)
 
     def columns(self, row: T.StructType) -> int:
-        """Land a control frame: from here on the stream has these columns."""
+        """Add a control frame: from here on the stream has these columns."""
         return self._add(json.dumps({"columns": row.jsonValue()}).encode(), Kind.CONTROL, Boundary.NONE)
 
     def inside(
         self, changes: Sequence[Change] | bytes, boundary: Boundary, *, sequences: Sequence[str | None] = ()
     ) -> int:
-        """Land one of several frames of an update; bytes are a body as it is."""
+        """Add one of several frames of an update; bytes are used as the body."""
         body = changes if isinstance(changes, bytes) else body_of(changes, sequences)
         return self._add(body, Kind.DATA, boundary)
 
@@ -332,7 +338,7 @@ class ToldHistory:
         return self._add(b"", Kind.SNAPSHOT, Boundary.BEGIN)
 
     def snapshot_rows(self, rows: Sequence[Change], *, sequences: Sequence[str | None] = ()) -> int:
-        """Land rows of the snapshot."""
+        """Add rows of the snapshot."""
         return self._add(body_of(rows, sequences), Kind.SNAPSHOT, Boundary.INSIDE)
 
     def end_snapshot(self) -> int:
@@ -346,19 +352,19 @@ class ToldHistory:
 def body_of(changes: Sequence[Change], sequences: Sequence[str | None] = ()) -> bytes:
     """Return the body of a frame."""
     numbered = list(sequences) or [None] * len(changes)
-    told = [
+    entries = [
         {"op": c.op, "key": c.key, "sent": dict(c.sent), "old_key": c.old_key, "sequence": s}
         for c, s in zip(changes, numbered, strict=True)
     ]
-    return json.dumps({"changes": told}, default=_written).encode()
+    return json.dumps({"changes": entries}, default=_written).encode()
 
 
 def put(k: int, a: str, *, op: str = "insert") -> Change:
-    """Return a change by which a whole row stands."""
+    """Return a change with a complete row."""
     return Change(0, op, (0, k), {"lane": 0, "k": k, "a": a, "b": 0})
 
 
-def said(k: int, a: str) -> Change:
+def partial_update(k: int, a: str) -> Change:
     """Return an update of one column."""
     return Change(0, "update", (0, k), {"a": a})
 
