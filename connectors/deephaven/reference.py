@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Context as DecimalContext
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -40,7 +40,7 @@ KEYS: Final = ("_row_key",)
 """Deephaven identifies a row by its 64-bit row key."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_EXACT = DecimalContext(prec=400)
+_SILVER: Final = DecimalContext(prec=38)
 _DATE_TIME = "DateTime"
 
 
@@ -180,7 +180,10 @@ def _moments(nanoseconds: Sequence[int | None]) -> list[datetime | None]:
 
 def _decimal(text: str, scale: int, name: str) -> Decimal:
     value = Decimal(text)
-    fitted = value.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
+    try:
+        fitted = value.quantize(Decimal(1).scaleb(-scale), context=_SILVER)
+    except InvalidOperation as error:
+        raise InvalidValue(f"{name}: {text[:80]} does not fit decimal(38, {scale})", reason="decimal-scale") from error
     if fitted != value:
         raise InvalidValue(f"{name}: {text} has more than {scale} digits after the point", reason="decimal-scale")
     return fitted

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Context, Decimal, Inexact, InvalidOperation
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +25,8 @@ from silverfold.connectors.deephaven.protocol.types import Shape
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _DATE_TIME = "DateTime"
 _NANOSECONDS = 1000  # per microsecond
+_EXACT: Final = Context(prec=38, traps=[Inexact, InvalidOperation])
+"""Raises for a number of more than 38 digits, and for one that a scale would round."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +58,7 @@ class SilverColumn:
             return _convert_elements(self, values)
         if pa.types.is_timestamp(self.arrow):
             return _to_timestamps(values)
-        try:
-            return values.cast(self.arrow), 0
-        except pa.ArrowInvalid as error:
-            raise InvalidValue(f"{self.info.name}: {error}", reason="decimal-scale") from error
+        return _to_decimals(values, self.arrow, self.info.name), 0
 
 
 def silver_columns(
@@ -85,6 +86,17 @@ def _arrow_type(info: ColumnInfo, options: DeephavenOptions, table: DeephavenTab
     if info.type.shape is Shape.DECIMAL and info.name in table.decimals:
         return pa.decimal128(38, table.decimals[info.name])
     return info.type.arrow
+
+
+def _to_decimals(texts: pa.StringArray, kind: pa.Decimal128Type, column: str) -> pa.Array:
+    """Return decimals of a scale. Arrow's own cast from text wraps numbers that are too large for it (pyarrow 26)."""
+    unit = Decimal(1).scaleb(-kind.scale)
+    try:
+        numbers = [None if text is None else Decimal(text).quantize(unit, context=_EXACT) for text in texts.to_pylist()]
+    except ArithmeticError as error:
+        reason = f"{column}: a value does not fit decimal({kind.precision}, {kind.scale})"
+        raise InvalidValue(reason, reason="decimal-scale") from error
+    return pa.array(numbers, kind)
 
 
 def _to_timestamps(nanoseconds: pa.Array) -> tuple[pa.Array, int]:

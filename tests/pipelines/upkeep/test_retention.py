@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 import silverfold.pipelines.upkeep.retention
+from silverfold.conf.errors import StoreUnavailable
 from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Feed, mark
 from silverfold.connectors.deephaven.connector import CONNECTOR
@@ -176,7 +177,7 @@ def test_a_receiver_that_runs_meanwhile_commits_at_its_second_try(market: Market
         assert tries < 5
         try:
             writer.append(rows.prepare().table)
-        except silverfold.pipelines.upkeep.retention.StoreUnavailable:
+        except StoreUnavailable:
             continue
 
     assert market.positions()[-2:] == [19, 20]

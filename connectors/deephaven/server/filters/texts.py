@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from silverfold.conf.errors import InvalidValue
+from silverfold.conf.names import folded
 from silverfold.connectors.deephaven.server.filters.tree import Constant, TextMethod
 from silverfold.connectors.deephaven.server.tables.cells import Cells
 from silverfold.connectors.deephaven.server.tables.rowkeys import Mask
@@ -43,29 +44,17 @@ def method_test(method: TextMethod, text: Constant) -> TextTester:
 
 def membership_test(texts: Sequence[str]) -> TextTester:
     """Return a test whether a text is one of several, ignoring case."""
-    wanted = {fold_case(text) for text in texts}
-    return lambda cells: _test_texts(cells, lambda cell: fold_case(cell) in wanted)
+    wanted = {folded(text) for text in texts}
+    return lambda cells: _test_texts(cells, lambda cell: folded(cell) in wanted)
 
 
 def inclusion_test(texts: Sequence[str], *, every: bool, any_case: bool, negated: bool) -> TextTester:
     """Return a test whether a text contains any of several texts, or every one."""
-    join, normalise = (all if every else any), (fold_case if any_case else str)
+    join, normalise = (all if every else any), (folded if any_case else str)
     wanted = [normalise(text) for text in texts]
     return lambda cells: _test_texts(
         cells, lambda cell: join(text in normalise(cell) for text in wanted) is not negated
     )
-
-
-def fold_case(text: str) -> str:
-    """Return the case-insensitive form of a text: equal for all texts that differ only in the case of letters."""
-    return "".join(
-        _if_one_letter(_if_one_letter(letter, letter.upper()), _if_one_letter(letter, letter.upper()).lower())
-        for letter in text
-    )
-
-
-def _if_one_letter(letter: str, other: str) -> str:
-    return other if len(other) == 1 else letter
 
 
 def _test_texts(cells: Cells, test: Callable[[str], bool]) -> Mask:
@@ -73,9 +62,11 @@ def _test_texts(cells: Cells, test: Callable[[str], bool]) -> Mask:
 
 
 def _regex_test(expression: str, position: int) -> TextTester:
-    pattern = rf"\A(?:{_without_surrogates(expression)})\z"
+    alone = _without_surrogates(expression)
+    pattern = rf"\A(?:{alone})\z"
     try:
-        pc.match_substring_regex(pa.array([""]), pattern)
+        for each in (alone, pattern):  # `a)|(b` is none, although it becomes one between parentheses
+            pc.match_substring_regex(pa.array([""]), each)
     except (pa.ArrowInvalid, UnicodeError) as error:
         detail = f"no regular expression that is understood here: {str(error).splitlines()[0]}"
         raise InvalidValue(detail, offset=position, reason="filter-type") from error

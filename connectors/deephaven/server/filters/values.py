@@ -88,7 +88,7 @@ def is_one_of(kind: ColumnType, cells: Cells, values: list[BoundConstant]) -> Ma
     """Return a mask of the cells that equal one of the bound constants."""
     null = null_mask(kind, cells)
     wanted = {value for value in values if value is not None and not isinstance(value, Between)}
-    found = _is_among(kind, cells, wanted) & ~null
+    found = _is_among(kind, cells, wanted) & ~null if wanted else np.zeros(len(cells), np.bool_)
     return found | null if None in values else found
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
+from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from silverfold.conf.errors import UnknownTemplate
+from silverfold.conf.errors import InvalidValue, UnknownTemplate
 from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.deephaven.decoder import cut_reader
 from silverfold.connectors.deephaven.decoder.blocks import ADDED, MODIFIED, REMOVED, WideRange
@@ -22,7 +24,7 @@ from silverfold.connectors.deephaven.decoder.cut_reader import (
     Removals,
     read_context,
 )
-from silverfold.connectors.deephaven.decoder.silver_types import silver_columns
+from silverfold.connectors.deephaven.decoder.silver_types import SilverColumn, silver_columns
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from silverfold.connectors.deephaven.protocol import control
 from silverfold.connectors.deephaven.protocol.binding import bind
@@ -30,6 +32,7 @@ from silverfold.connectors.deephaven.protocol.columns.encode import encode_colum
 from silverfold.connectors.deephaven.protocol.messages import ColumnInfo
 from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.deephaven.reference import ReferenceValues
 from silverfold.connectors.wire.sbe.schema.load import with_byte_order
 from tests.support.deephaven_vectors import VECTORS, builtin_roles
 from tests.support.landed_history import ranges_of
@@ -234,6 +237,27 @@ def test_decimals_that_fit_take_the_scale_of_the_setting():
     (found,) = read(column("Price", sent))
 
     assert [str(value) for value in found.change.values.to_pylist()] == ["1.50", "-0.10", "120.00", "1.50", "None"]
+
+
+@pytest.mark.parametrize("scale", [0, 2, 28, 38])
+def test_a_decimal_is_what_was_sent_or_an_error_in_both_readers(scale: int):
+    arrow = SilverColumn(ColumnInfo(0, 0, "Price", TYPES["Decimal"]), pa.decimal128(38, scale))
+    reference = ReferenceValues(DeephavenOptions(), DeephavenTable(source="Quotes", decimals={"Price": scale}))
+    digits = [1, 9, 99, *(10**n + step for n in (10, 37, 38, 39, 75, 76, 450) for step in (-1, 0, 1))]
+    for number, exponent in product([0, *digits, *(-each for each in digits)], (0, -2, -28, -38, -39, 2, 20)):
+        sent = Decimal(f"{number}E{exponent}")
+        scaled = Fraction(number) * Fraction(10) ** (exponent + scale)
+        fits = scaled.denominator == 1 and abs(scaled) < 10**38
+        for convert in (
+            lambda text: arrow.convert(pa.array([text]))[0].to_pylist(),
+            lambda text: reference.convert(arrow.info, pa.array([text])),
+        ):
+            if fits:
+                assert convert(str(sent)) == [sent]
+                continue
+            with pytest.raises(InvalidValue) as caught:
+                convert(str(sent))
+            assert caught.value.reason == "decimal-scale"
 
 
 def test_the_newest_response_before_the_end_of_the_cut_says_what_the_columns_are():

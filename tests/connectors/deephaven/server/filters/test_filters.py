@@ -283,6 +283,7 @@ def test_wrong_syntax_is_an_error_with_its_place(text: str, offset: int, detail:
         ("Size includes `1`", 0),
         ("Sym.matches(`(?=A)`)", 12),
         ("Sym.matches(`(`)", 12),
+        ("Sym.matches(`a)|(b`)", 12),
         ("isNaN(Sym)", 0),
         ("Sym + 1 = 2", 4),
         ("Size + `1` = 2", 7),
@@ -342,10 +343,26 @@ def test_many_parts_are_no_deep_nesting(text: str) -> None:
     assert matching(text) == ([0] if "Flag" in text else [])
 
 
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("test", ["{} in null", "{} not in null", "{} = null", "!({} != null)", "isNull({})"])
+def test_every_column_can_be_tested_for_null(column: str, test: str) -> None:
+    nulls = [at for at, row in enumerate(ROWS) if column not in row]
+    wanted = [at for at in range(len(ROWS)) if (at in nulls) is not ("not" in test)]
+    assert matching(test.format(column)) == wanted
+
+
 @given(st.text("SymFlag=<>!&|(),`'\"in notrue1.5eLf-null+*/%cludes ", max_size=40))
 def test_any_text_is_a_filter_or_a_named_error(text: str) -> None:
     with suppress(InvalidValue):
         assert bind_filter(text, LiveTable(COLUMNS).columns).columns
+
+
+def test_case_is_that_of_javas_equals_ignore_case() -> None:
+    table = LiveTable({"s": "String"})
+    with table.update() as update:
+        update.add([{"s": "i"}, {"s": "\u0130"}, {"s": "\u0131"}, {"s": "\u017f"}])
+    rows = table.snapshot().rows
+    assert bind_filter("s icase in `I`, `S`", table.columns).mask(rows).tolist() == [True] * 4
 
 
 def test_a_minus_turns_the_sign_of_a_zero() -> None:
