@@ -48,6 +48,16 @@ class Address(NamedTuple):
         return self.port == other.port and (len(hosts) == 1 or not hosts.isdisjoint(_ANY_HOST))
 
 
+async def is_in_use(address: Address) -> bool:
+    """Return whether something else listens on an address. The listener reports whatever else is wrong with it."""
+    try:
+        server = await asyncio.get_running_loop().create_server(asyncio.Protocol, address.host, address.port)
+    except OSError as error:
+        return error.errno == errno.EADDRINUSE
+    server.close()
+    return False
+
+
 def parse_address(text: str) -> Address:
     """Parse ``host:port``, with an IPv6 host in brackets. Raises ValueError with the expected form."""
     host, colon, port = text.rpartition(":")

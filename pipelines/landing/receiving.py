@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
@@ -17,6 +18,7 @@ from structlog.typing import FilteringBoundLogger
 from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.base import Connector, Feed, Frame, Receiver, Resume, mark
 from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.common.transport import Address, is_in_use
 from silverfold.pipelines.applying.reached import all_reached, farthest, source_positions
 from silverfold.pipelines.landing.batch import WARNING
 from silverfold.pipelines.landing.sink import BronzeSink
@@ -38,8 +40,10 @@ async def receive(
     clock: Callable[[], int],
     rng: Random,
     log: FilteringBoundLogger,
-) -> int:
+) -> int | None:
     """Land a feed's frames until ``stop`` is set; return the last position, with everything received committed.
+
+    The position is None if ``stop`` came before the address to listen on was free: nothing was opened.
 
     Args:
         clock: Microseconds since 1970, UTC.
@@ -52,6 +56,11 @@ async def receive(
         StoreUnavailable: The store did not answer at the start, or not in time at the end.
     """
     log = log.bind(feed=feed.name)
+    backoff = Backoff(feed.reconnect.first, feed.reconnect.longest, rng)
+    if (address := connector.listens_at(feed)) is not None:
+        await _until_free(address, backoff, stop, log)
+        if stop.is_set():
+            return None
     place = places.bronze(feed.name)
     tables = await asyncio.to_thread(all_reached, places, feed.name, feed.tables)
     silver = await asyncio.to_thread(farthest, places, feed.name, tables)
@@ -68,11 +77,23 @@ async def receive(
     async with BronzeSink(writer, place, feed.commit, clock=clock, rng=rng, log=log) as sink:
         if writer.lost is not None:
             sink.take(_lost_marks(connector, feed, *writer.lost))
-        await _epochs(
-            connector.receiver(feed), sink, landed, Backoff(feed.reconnect.first, feed.reconnect.longest, rng), stop
-        )
+        await _epochs(connector.receiver(feed), sink, landed, backoff, stop)
     log.info("stopped", last=sink.last, epoch=sink.epoch)
     return sink.last
+
+
+async def _until_free(address: Address, backoff: Backoff, stop: asyncio.Event, log: FilteringBoundLogger) -> None:
+    """Wait until an address can be listened on: opening the writer would fence the receiver that listens there."""
+    while not stop.is_set() and await is_in_use(address):
+        wait = backoff.next_wait()
+        log.warning(
+            "the address is in use: by another receiver of this feed, or another program",
+            address=str(address),
+            next_in=round(wait, 3),
+        )
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), wait)
+    backoff.reset()
 
 
 def _lost_marks(connector: Connector, feed: Feed, first: int, last: int) -> list[Frame]:

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from silverfold.conf.model import Commit, Reconnect, Strict, Table
 from silverfold.connectors.base import Boundary, Feed, Frame, FrameSink, Kind, Resume
+from silverfold.connectors.common.transport import Address
 from silverfold.pipelines.landing.bronze_table import SCHEMA
 from silverfold.pipelines.landing.sink import BronzeSink
 from silverfold.pipelines.landing.writer import BronzeWriter
@@ -46,6 +47,7 @@ class ScriptedConnector:
     """The part of a connector that landing needs."""
 
     name = "scripted"
+    address: Address | None = None
     Options = BaseModel
     TableOptions = Table
 
@@ -55,6 +57,9 @@ class ScriptedConnector:
 
     def receiver(self, feed: Feed) -> ScriptedReceiver:
         return self._receiver
+
+    def listens_at(self, feed: Feed) -> Address | None:
+        return self.address
 
     def stream(self, feed: Feed, table: str) -> str:
         return table

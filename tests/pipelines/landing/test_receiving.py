@@ -22,8 +22,10 @@ from silverfold.conf.errors import (
 )
 from silverfold.conf.model import Reconnect, Table
 from silverfold.connectors.base import Boundary, Frame, Kind
+from silverfold.connectors.common.transport import Address
 from silverfold.pipelines.applying.commit_note import CommitNote
 from silverfold.pipelines.applying.cuts import app_id
+from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.receiving import receive
 from silverfold.pipelines.landing.sink import BronzeSink
 from silverfold.pipelines.landing.writer import BronzeWriter
@@ -86,6 +88,34 @@ def stopping(stop):
 
 def outline(places):
     return [(frame.frame_seq, frame.epoch, frame.kind, frame.body[:1]) for frame in landed(places)]
+
+
+@pytest.mark.parametrize("is_freed", [True, False])
+def test_a_receiver_that_cannot_listen_takes_the_feed_from_nobody(places, is_freed):
+    async def beside_another():
+        other = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
+        writer = BronzeWriter(places.bronze("market"), "market", token="other")
+        stop, log = asyncio.Event(), structlog.get_logger()
+        connector = ScriptedConnector(stopping(stop))
+        connector.address = Address("127.0.0.1", other.sockets[0].getsockname()[1])
+        task = asyncio.create_task(
+            receive(feed(), connector, places, stop=stop, clock=lambda: 0, rng=Random(1), log=log)
+        )
+        with capture_logs() as logged:
+            while not logged:
+                await asyncio.sleep(0.01)
+        batch = Batch(writer.last + 1)
+        batch.add(update(b"of the other"), 1, 0)
+        writer.append(batch.prepare().table)  # not fenced
+        other.close()
+        await other.wait_closed()
+        if not is_freed:
+            stop.set()
+        return logged[0]["event"], await task
+
+    event, last = asyncio.run(beside_another())
+    assert event == "the address is in use: by another receiver of this feed, or another program"
+    assert (last, [each["mark"] for each in marks(places)]) == ((2, ["opened", "closed"]) if is_freed else (None, []))
 
 
 def test_each_epoch_is_opened_and_closed_by_a_mark(places):
