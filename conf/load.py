@@ -31,13 +31,15 @@ from silverfold.conf.names import folded
 from silverfold.conf.validate import together, validated
 
 PREFIX = "SILVERFOLD__"
-NAME = re.compile(r"[A-Za-z]([A-Za-z0-9]|_(?!_))*")
+NAME = re.compile(r"(?!.{201})[A-Za-z]([A-Za-z0-9]|_(?!_))*")
 """Pattern for names of feeds and silver tables: valid both as a folder name and as an SQL name.
+
+A folder's name has at most 255 bytes on most systems, `__history` and the like included.
 
 Double underscores are reserved: ``__`` separates the keys of a variable, and ``__history`` is a folder suffix.
 """
 
-_NAME_RULE = "letters, digits and single underscores, a letter first"
+_NAME_RULE = "letters, digits and single underscores, a letter first, 200 at most"
 _TOML_MISSPELT = re.compile(r"\.(?!toml$)[Tt][Oo][Mm][Ll](\.txt)?$")
 _ONE_CASE = "a name that no other has in another letter case: neither SQL nor every disk could tell them apart"
 

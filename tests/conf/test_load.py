@@ -191,10 +191,10 @@ def test_feeds_have_files_of_their_own(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("name", ["2nd", "a-b", "a__b", "é"])
+@pytest.mark.parametrize("name", ["2nd", "a-b", "a__b", "é", "a" * 201])
 def test_names_of_feeds_and_tables_are_folders_and_sql_names(tmp_path, name):
     conf_dir = folder(tmp_path, **{name: FEED.replace("quotes", f'"{name}"')})
-    rule = "letters, digits and single underscores, a letter first"
+    rule = "letters, digits and single underscores, a letter first, 200 at most"
     assert mistakes(conf_dir) == [
         f"{tmp_path}/feeds/{name}.toml: the file's name: found '{name}', allowed: {rule}",
         f"{tmp_path}/feeds/{name}.toml: tables.{name}: found '{name}', allowed: {rule}",
