@@ -248,10 +248,14 @@ def _again(names: Iterable[str]) -> Iterator[str]:
 def _read(file: Traversable, shown: str) -> dict[str, Any]:
     try:
         octets = read_whole(file) if isinstance(file, Path) else file.read_bytes()
-        return tomllib.loads(octets.decode())
+        return tomllib.loads(octets.decode("utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
         what, _, where = str(error).removesuffix(")").partition(" (at ")
         raise ConfigError(file=shown, key=where or "the whole file", found=what, allowed="TOML") from error
+    except RecursionError as error:
+        raise ConfigError(
+            file=shown, key="the whole file", found="values too deep in others", allowed="TOML"
+        ) from error
     except UnicodeDecodeError as error:
         raise ConfigError(file=shown, key=f"byte {error.start}", found="other bytes", allowed="UTF-8") from error
     except OSError as error:
@@ -279,7 +283,7 @@ def _value(text: str) -> object:
     """Parse a variable's value. Dates and the like remain text."""
     try:
         value = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return text
     found = value["value"]
     allowed = isinstance(found, bool | int | str | list | dict) or (isinstance(found, float) and math.isfinite(found))

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -24,6 +27,12 @@ from silverfold.transforms.sql import path_table
 
 if TYPE_CHECKING:
     from silverfold.conf.model import Settings
+
+_NEW: Final = "new-"
+"""Beginning of the names of folders in which archives are made."""
+
+_ABANDONED: Final = 3600.0
+"""Seconds after which such a folder is another call's that was killed."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,8 @@ def prepare(settings: Settings) -> Prepared:
     archive = archive_path(options, check_java(os.environ), os.environ)
     try:
         archive.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=archive.parent, prefix="new-") as folder:
+        _remove_abandoned(archive.parent)
+        with tempfile.TemporaryDirectory(dir=archive.parent, prefix=_NEW) as folder:
             made = Path(folder, archive.name)
             _time_start(settings, making_archive(settings.spark_options, made))
             seconds = _time_start(settings, using_archive(settings.spark_options, made))
@@ -66,6 +76,14 @@ def prepare(settings: Settings) -> Prepared:
     except OSError as error:
         raise StoreUnavailable(f"{archive.parent}: {error}") from error
     return Prepared(archive, size, seconds)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove what earlier calls left that were killed: nothing takes an hour here."""
+    for left in folder.glob(f"{_NEW}*"):
+        with suppress(OSError):  # another process removes it
+            if time.time() - left.stat().st_mtime > _ABANDONED:
+                shutil.rmtree(left)
 
 
 def _time_start(settings: Settings, options: dict[str, str]) -> float:

@@ -185,6 +185,14 @@ def test_a_file_called_like_a_packaged_layer_is_not_left_unread(tmp_path, name):
     ]
 
 
+def test_a_file_may_begin_with_a_byte_order_mark_and_is_not_too_deep(tmp_path):
+    conf = folder(tmp_path)
+    (conf / "settings.toml").write_bytes(b'\xef\xbb\xbfwarehouse = "/w"\n')
+    assert load_settings(conf, "local", {}).warehouse == "/w"
+    (conf / "settings.toml").write_text("spark = " + "[" * 100_000)
+    assert mistakes(conf) == [f"{conf}/settings.toml: the whole file: found 'values too deep in others', allowed: TOML"]
+
+
 def test_feeds_have_files_of_their_own(tmp_path):
     assert mistakes(folder(tmp_path, '[feeds.market]\nconnector = "deephaven"\n')) == [
         f"{tmp_path}/settings.toml: feeds: found 'a table', allowed: one file for each: feeds/<feed>.toml"
