@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,9 @@ def test_executors_elsewhere_get_the_jars_from_the_driver(fetched: Path) -> None
 @pytest.mark.spark
 @pytest.mark.nightly
 def test_a_machine_that_is_prepared_has_an_archive_with_which_spark_starts(tmp_path: Path) -> None:
+    abandoned = tmp_path / "silverfold" / "new-killed"
+    abandoned.mkdir(parents=True)
+    os.utime(abandoned, (0, 0))
     environ = {"XDG_CACHE_HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "HOME": str(Path.home())}
     done = subprocess.run(
         [sys.executable, "-m", "silverfold.jobs.cli", "prepare"],
