@@ -65,7 +65,7 @@ class SbeTable(Table):
         group: Dotted path of a group: a row for each of its entries. Empty: a row for each message.
         with_: Setting ``with``: of what encloses the entries, which columns their rows have; None for all fields.
         groups: What becomes of groups inside: columns of arrays, or nothing.
-        decimals: Composites of a mantissa and a constant exponent of 0 or less are decimals, not structs.
+        decimals: Composites of a mantissa and a constant exponent from -38 to 0 are decimals, not structs.
         timestamps: Times whose unit the schema knows are timestamps, not numbers.
         sets: Sets are lists of names, or integers.
         text: Bytes that are not text in their charset make a frame unreadable, or become U+FFFD.

@@ -7,7 +7,7 @@ of compatible schema extension, SBE 1.0, chapter 5).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from silverfold.connectors.wire.sbe.codec.walk import DimensionsReader, LengthReader
@@ -29,8 +29,7 @@ class Skipper:
         self._dimensions: DimensionsReader | None = None
         if schema.default_dimensions is not None:
             self._dimensions = DimensionsReader(schema.default_dimensions, schema.byte_order)
-        every = list(_all_data(schema.messages.values())) or schema.data_types
-        layouts = {_layout(data): data for data in every}
+        layouts = {data_layout(data): data for data in known_data(schema)}
         self._length: LengthReader | None = None
         if len(layouts) == 1:
             known = next(iter(layouts.values()))
@@ -68,9 +67,14 @@ class Skipper:
         return offset
 
 
-def _layout(data: Data) -> tuple[int, Primitive, int]:
+def known_data(schema: Schema) -> Sequence[Data]:
+    """Return the data of a schema's messages, or of its types while no message has any."""
+    return list(_all_data(schema.messages.values())) or schema.data_types
+
+
+def data_layout(data: Data) -> tuple[Primitive, int, int | None, int]:
     """Return the layout of length and bytes; length limits are left out, as they do not apply to unknown data."""
-    return data.length.offset, data.length.primitive, data.data_offset
+    return data.length.primitive, data.length.offset, data.length.constant, data.data_offset
 
 
 def _all_data(bodies: Iterable[Body]) -> Iterator[Data]:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import codecs
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeAlias
 
+from silverfold.connectors.wire.sbe.codec.skip import data_layout, known_data
 from silverfold.connectors.wire.sbe.compare.findings import Profile
 from silverfold.connectors.wire.sbe.schema.model import (
     Array,
@@ -64,14 +65,8 @@ def can_skip_group(group: Group, reader: Schema) -> bool:
 
 
 def can_skip_data(data: Data, reader: Schema) -> bool:
-    """Return whether readers of a schema find the end of data that it lacks."""
-    return {data_layout(each) for each in _all_data(reader.messages.values())} == {data_layout(data)}
-
-
-def _all_data(bodies: Iterable[Body]) -> Iterator[Data]:
-    for body in bodies:
-        yield from body.data
-        yield from _all_data(body.groups)
+    """Return whether readers of a schema find the end of data that it lacks: `codec.skip` decides alike."""
+    return {data_layout(each) for each in known_data(reader)} == {data_layout(data)}
 
 
 Layout: TypeAlias = tuple[object, ...]
@@ -149,11 +144,6 @@ def structure_layout(structure: Structure, *, named: bool) -> Layout:
     members = structure.composite.members
     names = (member.name if named or member.name in structure.roles else "" for member in members)
     return structure.size, *zip(names, map(member_layout, members), strict=True)
-
-
-def data_layout(data: Data) -> Layout:
-    """Return the offsets of length and bytes, and the length's primitive."""
-    return data.length.primitive, data.length.offset, data.length.constant, data.data_offset
 
 
 def group_layout(group: Group) -> Layout:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from silverfold.connectors.wire.sbe.codec.skip import data_layout
 from silverfold.connectors.wire.sbe.compare.fields import compare_remarks
 from silverfold.connectors.wire.sbe.compare.layouts import (
     can_skip_data,
     can_skip_group,
     charset_name,
-    data_layout,
     group_layout,
     structure_layout,
 )

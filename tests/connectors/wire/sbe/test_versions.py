@@ -7,6 +7,8 @@ import pytest
 from silverfold.conf.errors import InvalidValue, TruncatedMessage
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.encode import encode
+from silverfold.connectors.wire.sbe.compare.findings import Severity
+from silverfold.connectors.wire.sbe.compare.schemas import compare
 from silverfold.connectors.wire.sbe.schema.model import Schema
 from tests.support.sbe import HEADER, frame, message_of, schema_of
 
@@ -272,6 +274,14 @@ def test_unknown_data_is_skipped_by_the_types_for_data_while_the_schema_has_no_d
     decoded = decode(schema, counted_frame(entries, groups=1, data=0, version=1))
 
     assert decoded.values == {"g": [{"x": 7}, {"x": 8}]}
+
+
+def test_the_comparison_of_schemas_knows_that_such_data_is_skipped():
+    old = message_of(GROUP.format("g", 1), header=COUNTED_HEADER)
+    data = '<data name="d" id="3" type="blob" sinceVersion="1"/>'
+    new = message_of(GROUP.format("g", 1).replace("</group>", f"{data}</group>"), header=COUNTED_HEADER, version=1)
+
+    assert [(each.rule, each.forward) for each in compare(old, new).findings] == [("R66", Severity.NONE)]
 
 
 def test_unknown_data_of_several_kinds_is_reported_if_nothing_follows_and_an_error_if_something_does():
