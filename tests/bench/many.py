@@ -29,7 +29,7 @@ from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.spark.session import start_spark
 from tests.bench.silver import COLUMNS, report, send_columns, settings_at, timed
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 
 WARM = 1
 """Warm-up rounds."""

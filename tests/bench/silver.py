@@ -30,7 +30,7 @@ from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenT
 from silverfold.pipelines.applying.build import FeedBuild, Step
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.spark.session import start_spark
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 
 COLUMNS = {f"c{i}": "Long" for i in range(10)}
 CHANGED = 1_000

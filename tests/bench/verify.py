@@ -26,7 +26,7 @@ from silverfold.pipelines.landing.bronze import last_position, read_stream
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.verifying.verify import Verdict, read_silver, verify_table
 from tests.bench.silver import COLUMNS, feed, report, timed
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 
 FEED, TABLE = "big", "t"
 _ROWS_AT_ONCE = 500_000

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from tests.support.sbe_official import ROOM
+from tests.support.sbe.official import ROOM
 
 HERE = Path(__file__).parent
 DRIVER = HERE / "OfficialTool.java"

@@ -15,11 +15,11 @@ from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from tests.connectors.wire.sbe.test_schema_errors import BROKEN, document
 from tests.interop.official import OfficialTool
-from tests.support.sbe_drawing import Kind
-from tests.support.sbe_messages import messages
-from tests.support.sbe_official import REFUSED_BY_IT, TAKEN_BY_IT, in_its_form, lacks_a_group
-from tests.support.sbe_schemas import schemas
-from tests.support.sbe_versions import cut_down
+from tests.support.sbe.drawing import Kind
+from tests.support.sbe.messages import messages
+from tests.support.sbe.official import REFUSED_BY_IT, TAKEN_BY_IT, in_its_form, lacks_a_group
+from tests.support.sbe.schemas import schemas
+from tests.support.sbe.versions import cut_down
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sbe"
 CASES = json.loads((GOLDEN / "oracle" / "cases.json").read_text("utf-8"))["cases"]

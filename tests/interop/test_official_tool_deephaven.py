@@ -9,8 +9,8 @@ import pytest
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from tests.interop.official import OfficialTool
-from tests.support.deephaven_vectors import GOLDEN, Vector, of_kind
-from tests.support.sbe_official import in_its_form
+from tests.support.deephaven.vectors import GOLDEN, Vector, of_kind
+from tests.support.sbe.official import in_its_form
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("official")]
 

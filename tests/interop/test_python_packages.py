@@ -18,7 +18,7 @@ from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.codec.values import SetValue
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-from tests.support.sbe_messages import comparable, messages
+from tests.support.sbe.messages import comparable, messages
 
 MARKET = Path(__file__).parents[1] / "golden" / "sbe" / "oracle" / "market.xml"
 SCHEMA = load_schema(MARKET)

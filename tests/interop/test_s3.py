@@ -22,7 +22,7 @@ from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import files_of, open_table
 from silverfold.pipelines.upkeep.remove_tree import set_damaged_log_aside
 from tests.support.polling import tries
-from tests.support.webhooks import FEED, free_port, webhook
+from tests.support.sqlitecloud.webhooks import FEED, free_port, webhook
 
 pytestmark = pytest.mark.interop
 

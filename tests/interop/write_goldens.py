@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from tests.interop.official import OfficialTool, class_path
-from tests.support.sbe_official import ARTIFACT
+from tests.support.sbe.official import ARTIFACT
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sbe"
 

@@ -29,7 +29,7 @@ from silverfold.pipelines.applying.cuts import record
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.upkeep.remove_tree import remove_tree
 from tests.pipelines.applying.test_cuts import CUT
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 
 FEED = """
 connector = "deephaven"

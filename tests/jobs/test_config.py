@@ -7,7 +7,7 @@ import pytest
 import silverfold.pipelines.upkeep.lease
 from silverfold.connectors.base import Frame, Kind
 from silverfold.jobs.cli import main
-from tests.support.sbe_feed import SbeFeed
+from tests.support.sbe.feed import SbeFeed
 
 EVOLUTION = Path(__file__).parents[1] / "golden" / "sbe" / "evolution"
 

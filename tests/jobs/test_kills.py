@@ -26,7 +26,7 @@ from silverfold.pipelines.applying.cuts import read_cuts
 from silverfold.pipelines.landing.bronze_table import retained_from
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import open_table
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 
 pytestmark = pytest.mark.xdist_group("kills")
 

@@ -11,7 +11,7 @@ import silverfold.pipelines.upkeep.maintain
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.jobs import cli
 from silverfold.pipelines.places import Places
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 
 
 @pytest.fixture

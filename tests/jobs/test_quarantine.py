@@ -29,7 +29,7 @@ from silverfold.pipelines.holding.quarantine_log import (
 )
 from silverfold.pipelines.places import Places
 from tests.support.building import FEED, Built, table
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.misreading import misreading
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)

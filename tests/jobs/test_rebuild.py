@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from silverfold.jobs import cli
 from silverfold.pipelines.holding.quarantine_log import quarantined
 from silverfold.pipelines.places import Places
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 import trustme
 
 from tests.jobs.test_simulate import exits, line, port_of, running
-from tests.support.sqlitecloud_peer import Peer
+from tests.support.sqlitecloud.peer import Peer
 
 UNNAMEABLE = "'my shop.db' is not one word: no connection string can name it"
 

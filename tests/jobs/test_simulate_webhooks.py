@@ -20,7 +20,7 @@ from silverfold.jobs.cli import main
 from silverfold.pipelines.places import Place
 from tests.support.landing import landed
 from tests.support.polling import tries
-from tests.support.webhooks import free_port
+from tests.support.sqlitecloud.webhooks import free_port
 
 FEED = """
 connector = "sqlitecloud_webhooks"

@@ -21,7 +21,7 @@ from silverfold.jobs import cli
 from silverfold.jobs.sql import chosen_feeds, moment_or_position
 from silverfold.pipelines.applying.cuts import read_cuts
 from tests.support.building import FEED, Built, table
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.stub_connector import CONNECTOR, gone, partial_update, put
 from tests.support.versioned_table import VersionedTable
 

@@ -27,9 +27,9 @@ from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import open_table
 from tests.jobs.test_kills import A_JVM_OF_ITS_OWN
 from tests.support.building_once import all_rows
-from tests.support.sqlitecloud_live import reached
-from tests.support.sqlitecloud_peer import Peer
-from tests.support.sqlitecloud_same import unlike
+from tests.support.sqlitecloud.live import reached
+from tests.support.sqlitecloud.peer import Peer
+from tests.support.sqlitecloud.same import unlike
 
 pytestmark = pytest.mark.xdist_group("kills")
 

@@ -22,7 +22,7 @@ from silverfold.pipelines.reading.status import (
     TableState,
     TableStatus,
 )
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 STATUS = Status(

@@ -30,7 +30,7 @@ from silverfold.pipelines.verifying.verify import (
     Verification,
     unknown,
 )
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.stub_connector import put
 from tests.support.written_history import WrittenHistory
 from tests.support.written_silver import write_silver

@@ -18,7 +18,7 @@ from tests.matrix.layout import Layout
 from tests.matrix.steps import Change, Connect, Snapshot, Update
 from tests.matrix.values import DOMAINS
 from tests.support import change_model, stub_connector
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.stub_connector import StubConnector, StubFeed, StubHistory, StubOptions, StubTable
 
 TABLE, OTHER = "t", "u"

@@ -25,7 +25,7 @@ from silverfold.pipelines.applying.silver import SilverTable
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building import FEED, Built, table
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.silver_model import ModelTable
 
 COLUMNS = {"K": "Long", "A": "String", "B": "Long"}

@@ -26,7 +26,7 @@ from silverfold.pipelines.verifying.verify import Verdict, verify_history
 from tests.properties.test_engine_model import applied_twice
 from tests.support.building import Built, table
 from tests.support.deaths import Died, dying
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.silver_model import ModelTable, Rows
 
 COLUMNS = {"A": "String", "B": "Long", "C": "Long"}

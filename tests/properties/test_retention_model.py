@@ -23,7 +23,7 @@ from silverfold.pipelines.planning.rules import StreamRules
 from silverfold.pipelines.upkeep.retention import drop_frames, plan_retention
 from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.landing import landed
 from tests.support.tries import a_third
 from tests.support.written_silver import write_silver

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
-from tests.support.sqlitecloud_history import KEYS, Alters, Cut, Dies, History, Restarts, Sql, Step, Transacts
+from tests.support.sqlitecloud.history import KEYS, Alters, Cut, Dies, History, Restarts, Sql, Step, Transacts
 
 HISTORIES = max(1, settings().max_examples // 20)
 

@@ -22,7 +22,7 @@ from silverfold.pipelines.applying.cuts import last_cuts
 from silverfold.pipelines.holding.quarantine_log import Hold, holds
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import open_table
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.running import run_once
 
 FEED = "market"

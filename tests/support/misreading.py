@@ -16,7 +16,7 @@ from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.landing.bronze import STREAM_COLUMNS
 from silverfold.pipelines.landing.bronze_table import SCHEMA
-from tests.support.deephaven_vectors import VECTORS
+from tests.support.deephaven.vectors import VECTORS
 
 UNREADABLE = VECTORS["unknown-template"].body
 

@@ -10,7 +10,7 @@ from silverfold.connectors.deephaven.protocol.columns.decode import decode_colum
 from silverfold.connectors.deephaven.protocol.control import decode_subscribe_response
 from silverfold.connectors.deephaven.protocol.messages import ColumnInfo
 from silverfold.connectors.deephaven.protocol.roles import Roles
-from tests.support.deephaven_frames import ROLES
+from tests.support.deephaven.frames import ROLES
 from tests.support.landing import Landed
 
 Rows = dict[int, dict[str, Any]]

@@ -31,7 +31,7 @@ from typing import Any
 
 from silverfold.connectors.base import Kind
 from silverfold.connectors.deephaven.options import DeephavenTable
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 
 Call = tuple[str, str, Any]
 

@@ -20,7 +20,7 @@ from silverfold.connectors.sqlitecloud_webhooks.server import DATABASE, TABLE, O
 from silverfold.jobs.receive import collect_rarely
 from silverfold.pipelines.places import Place
 from tests.bench.sqlitecloud.landing import Spent, at_a_place, landing_at, median, now, since
-from tests.support.webhooks import free_port
+from tests.support.sqlitecloud.webhooks import free_port
 
 SECRET, HEADER = "measured", "X-Signature"
 _SECRET_IS_IN = "SILVERFOLD_BENCH_SECRET"

@@ -22,8 +22,8 @@ from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.deephaven.server.server import TableServer
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-from tests.support.deephaven_columns import CASES, encoded, pairs, readable, written
-from tests.support.deephaven_vectors import OTHER_SCHEMA, builtin_roles, other_roles
+from tests.support.deephaven.columns import CASES, encoded, pairs, readable, written
+from tests.support.deephaven.vectors import OTHER_SCHEMA, builtin_roles, other_roles
 
 ROLES = other_roles()
 BOTH = SubscribeMode.SNAPSHOT_WITH_UPDATES

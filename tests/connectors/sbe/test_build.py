@@ -20,7 +20,7 @@ from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.pipelines.holding.quarantine_log import Hold, skip
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.verifying.verify import Verdict, verify_history
-from tests.support.sbe_feed import FEED, SbeFeed, table
+from tests.support.sbe.feed import FEED, SbeFeed, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

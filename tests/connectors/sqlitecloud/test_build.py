@@ -11,8 +11,8 @@ import pytest
 from silverfold.connectors.base import Frame
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.pipelines.verifying.verify import Verdict, verify_history
-from tests.support.sqlitecloud_feed import SqliteCloudFeed, notified, selected, snapshot_begins, snapshot_ends
-from tests.support.sqlitecloud_notices import described, vectors
+from tests.support.sqlitecloud.feed import SqliteCloudFeed, notified, selected, snapshot_begins, snapshot_ends
+from tests.support.sqlitecloud.notices import described, vectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from silverfold.connectors.sqlitecloud.client.address import connection_settings
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.connectors.sqlitecloud.decoder.decoder import read_context
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from tests.support.sqlitecloud_notices import control, described
+from tests.support.sqlitecloud.notices import control, described
 
 ADDRESS = "sqlitecloud://db.example:1234/chinook.sqlite"
 

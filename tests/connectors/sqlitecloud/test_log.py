@@ -17,8 +17,8 @@ from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, Sqlite
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_json
 from silverfold.connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
 from tests.connectors.sqlitecloud.receiver.test_receiver import WHOLE, run
-from tests.support.sqlitecloud_notices import framed, vectors
-from tests.support.sqlitecloud_receiving import database
+from tests.support.sqlitecloud.notices import framed, vectors
+from tests.support.sqlitecloud.receiving import database
 
 SETTINGS = SqliteCloudTable(log=True)
 PAYLOADS = [*vectors("payloads"), *vectors("malformed_payloads")]

@@ -21,8 +21,8 @@ from silverfold.pipelines.store import open_table
 from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building_once import all_rows, build_once
-from tests.support.sqlitecloud_live import FEED, TABLES, Live, living, run
-from tests.support.sqlitecloud_same import stored, unlike
+from tests.support.sqlitecloud.live import FEED, TABLES, Live, living, run
+from tests.support.sqlitecloud.same import stored, unlike
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -34,7 +34,7 @@ from tests.support.building_once import all_rows, build_once
 from tests.support.commits import dying_at_commit
 from tests.support.deaths import Died
 from tests.support.running import run_once
-from tests.support.webhooks import FEED, feed, free_port, table, webhook
+from tests.support.sqlitecloud.webhooks import FEED, feed, free_port, table, webhook
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

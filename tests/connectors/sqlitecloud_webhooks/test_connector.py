@@ -9,7 +9,7 @@ import pytest
 from silverfold.conf.errors import ConfigError, SourceRefused
 from silverfold.connectors.base import Problem, TableKind
 from silverfold.connectors.sqlitecloud_webhooks.connector import CONNECTOR
-from tests.support.webhooks import feed, options, table
+from tests.support.sqlitecloud.webhooks import feed, options, table
 
 
 def test_a_table_is_a_state_without_snapshots_fed_by_the_stream_of_its_database() -> None:

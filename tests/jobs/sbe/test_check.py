@@ -14,7 +14,7 @@ from silverfold.connectors.wire.sbe.compare.schemas import compare
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.jobs import cli
 from silverfold.jobs.sbe.findings import date_of, show
-from tests.support.sbe_evolution import Edits, cases, edited
+from tests.support.sbe.evolution import Edits, cases, edited
 
 CASES = {case.name: case for case in cases()}
 DAYS: list[Edits] = [[['version="1"', 'version="18367"']], [['version="2"', 'version="18400"']]]

@@ -28,9 +28,9 @@ from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.sqlitecloud_work import DATABASE, KEYS, KINDS, SCHEMA, Work
 from tests.matrix.connectors.world import FEED, HISTORY, HISTORY_LAW, RULES, SWIFT, Expected, Row, World, expect, split
 from tests.matrix.oracle import Rule
-from tests.support.sqlitecloud_live import reached, run
-from tests.support.sqlitecloud_peer import Peer
-from tests.support.sqlitecloud_same import stored
+from tests.support.sqlitecloud.live import reached, run
+from tests.support.sqlitecloud.peer import Peer
+from tests.support.sqlitecloud.same import stored
 
 SPACE = Space(
     feed={

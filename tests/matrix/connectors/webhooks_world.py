@@ -25,7 +25,7 @@ from silverfold.connectors.sqlitecloud_webhooks.server import DATABASE, KEY, TAB
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.world import FEED, HISTORY, HISTORY_LAW, RULES, SWIFT, Expected, Row, World, expect, split
 from tests.matrix.oracle import Rule
-from tests.support.webhooks import free_port
+from tests.support.sqlitecloud.webhooks import free_port
 
 SPACE = Space(
     feed={

@@ -20,7 +20,7 @@ from silverfold.pipelines.applying.settle import restore
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.upkeep.beginnings import REBUILT
 from silverfold.pipelines.verifying.verify import Verdict
-from tests.pipelines.test_passed_over import HISTORY, Tried
+from tests.pipelines.holding.test_passed_over import HISTORY, Tried
 from tests.support.deaths import Died, dying
 from tests.support.stub_connector import FEED, STREAM, StubConnector, gone, put
 from tests.support.stub_warehouse import change

@@ -14,7 +14,7 @@ from silverfold.connectors.common.arrow_rows import InProcess, InSpark
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.pipelines.applying.silver import SilverTable
 from silverfold.pipelines.upkeep.rebuild import Rebuild
-from tests.support.sqlitecloud_feed import SqliteCloudFeed, notified
+from tests.support.sqlitecloud.feed import SqliteCloudFeed, notified
 from tests.support.stub_connector import FEED, StubConnector
 from tests.support.stub_connector import STREAM as STUB_STREAM
 from tests.support.stub_warehouse import StubWarehouse, change

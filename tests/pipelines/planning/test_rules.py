@@ -18,7 +18,7 @@ from silverfold.pipelines.reading.views import register_views
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building import Built, table
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.stub_connector import FEED, ROW, STREAM, StubConnector, StubTable
 from tests.support.stub_warehouse import StubWarehouse, change
 

@@ -27,7 +27,7 @@ from silverfold.pipelines.upkeep.swap import version_of
 from silverfold.pipelines.verifying.verify import TableVerification, Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.polling import wait_until
 
 NIGHTLY = pytest.mark.nightly

@@ -36,7 +36,7 @@ from silverfold.pipelines.upkeep.retention import (
     remove_doubles,
 )
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.landing import landed
 from tests.support.written_silver import write_silver
 

@@ -27,7 +27,7 @@ from silverfold.pipelines.verifying.silver_rows import failing_rows, read_side_t
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 
 NOTE = CommitNote(feed=FEED, table="t", epoch=1, first_position=0, last_position=5, replaced=False, updates=1)
 

@@ -26,7 +26,7 @@ from silverfold.pipelines.places import Places
 from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from silverfold.pipelines.verifying.reference_history import fold_history
 from silverfold.pipelines.verifying.verify import Difference, TableVerification, Verdict, verify_table
-from tests.support.landed_history import LandedHistory
+from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.written_silver import write_silver
 
 FEED = "market"

@@ -26,8 +26,8 @@ from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.deephaven.server.server import TableServer
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
-from tests.support.deephaven_columns import encoded
-from tests.support.deephaven_vectors import builtin_roles
+from tests.support.deephaven.columns import encoded
+from tests.support.deephaven.vectors import builtin_roles
 
 SNAPSHOT, BOTH, UPDATES = SubscribeMode.SNAPSHOT_ONLY, SubscribeMode.SNAPSHOT_WITH_UPDATES, SubscribeMode.UPDATES_ONLY
 ROLES = builtin_roles()

@@ -34,8 +34,8 @@ from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.deephaven.reference import ReferenceValues
 from silverfold.connectors.wire.sbe.schema.load import with_byte_order
-from tests.support.deephaven_vectors import VECTORS, builtin_roles
-from tests.support.landed_history import ranges_of
+from tests.support.deephaven.landed_history import ranges_of
+from tests.support.deephaven.vectors import VECTORS, builtin_roles
 
 ROLES = builtin_roles()
 BIG_ENDIAN = bind(with_byte_order(ROLES.schema, ">"))

@@ -14,7 +14,7 @@ from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
 from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-from tests.support.deephaven_vectors import VECTORS, builtin_roles, other_roles
+from tests.support.deephaven.vectors import VECTORS, builtin_roles, other_roles
 
 XML = (Path(__file__).parents[4] / "connectors" / "deephaven" / "schema.xml").read_text()
 

@@ -10,7 +10,7 @@ from silverfold.conf.errors import OversizedMessage, RemoteProtocolError
 from silverfold.connectors.deephaven.protocol.binding import bind
 from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
 from silverfold.connectors.deephaven.protocol.handshake import Calibration, Expected, calibrate, roles_of_epoch
-from tests.support.deephaven_vectors import VECTORS, Vector, builtin_roles, of_kind, other_roles
+from tests.support.deephaven.vectors import VECTORS, Vector, builtin_roles, of_kind, other_roles
 
 CALIBRATIONS = of_kind("calibration")
 ORDERS = {"littleEndian": "<", "bigEndian": ">"}

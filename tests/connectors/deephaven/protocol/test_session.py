@@ -24,7 +24,7 @@ from silverfold.connectors.deephaven.protocol.messages import (
 )
 from silverfold.connectors.deephaven.protocol.session import Session
 from silverfold.connectors.deephaven.protocol.subscriptions import SubscriptionState
-from tests.support.deephaven_session import (
+from tests.support.deephaven.session import (
     BEGIN,
     BOTH,
     COLUMN,
@@ -42,7 +42,7 @@ from tests.support.deephaven_session import (
     say,
     subscribed,
 )
-from tests.support.deephaven_vectors import VECTORS, other_roles
+from tests.support.deephaven.vectors import VECTORS, other_roles
 
 
 def test_nothing_can_be_asked_before_the_server_has_spoken() -> None:

@@ -9,8 +9,8 @@ from silverfold.connectors.base import Frame
 from silverfold.connectors.deephaven.options import DeephavenTable
 from silverfold.connectors.deephaven.protocol.control import decode_request
 from tests.support.chance import Clock
-from tests.support.deephaven_epoch import TABLES, begun, marks, outline, subscribed
-from tests.support.deephaven_frames import (
+from tests.support.deephaven.epoch import TABLES, begun, marks, outline, subscribed
+from tests.support.deephaven.frames import (
     GREETING,
     ROLES,
     begin,
@@ -22,7 +22,7 @@ from tests.support.deephaven_frames import (
     unsubscribed,
     update,
 )
-from tests.support.deephaven_vectors import VECTORS
+from tests.support.deephaven.vectors import VECTORS
 
 UNKNOWN = VECTORS["unknown-template"].body
 

@@ -13,7 +13,7 @@ from silverfold.connectors.base import Feed, Resume
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from silverfold.connectors.deephaven.receiver.receiver import DeephavenReceiver
 from tests.support.chance import Highest
-from tests.support.deephaven_frames import GREETING, begin, end, refusal, response, rows, sent, update
+from tests.support.deephaven.frames import GREETING, begin, end, refusal, response, rows, sent, update
 from tests.support.memory import MemorySink
 from tests.support.peers import serving, silent
 from tests.support.polling import until

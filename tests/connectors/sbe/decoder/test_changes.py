@@ -25,10 +25,10 @@ from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Body, Schema
 from silverfold.pipelines.verifying.compare import same
-from tests.support.sbe import HEADER, message_of
-from tests.support.sbe_feed import table
-from tests.support.sbe_messages import messages
-from tests.support.sbe_schemas import schemas
+from tests.support.sbe.basics import HEADER, message_of
+from tests.support.sbe.feed import table
+from tests.support.sbe.messages import messages
+from tests.support.sbe.schemas import schemas
 from tests.support.tries import a_third, half
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "sbe"

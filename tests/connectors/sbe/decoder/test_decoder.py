@@ -7,7 +7,7 @@ import pytest
 from silverfold.conf.errors import SchemaDrift
 from silverfold.connectors.base import Cut, Feed
 from silverfold.connectors.sbe.decoder.decoder import SbeDecoder
-from tests.support.sbe_feed import options, table
+from tests.support.sbe.feed import options, table
 
 
 def test_a_template_that_is_gone_stops_the_table_by_its_name():

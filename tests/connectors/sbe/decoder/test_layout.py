@@ -6,8 +6,8 @@ import pytest
 
 from silverfold.conf.errors import SchemaError
 from silverfold.connectors.sbe.decoder.layout import layout_of
-from tests.support.sbe import message_of
-from tests.support.sbe_feed import table
+from tests.support.sbe.basics import message_of
+from tests.support.sbe.feed import table
 
 NESTED = message_of(
     '<field name="id" id="1" type="uint8"/><field name="Size" id="2" type="uint8"/>'

@@ -12,7 +12,7 @@ from silverfold.connectors.sbe.server import MarketServer
 from silverfold.connectors.wire.framing.known import FRAMINGS
 from tests.support.peers import nobody, serving
 from tests.support.polling import until
-from tests.support.sbe_receiving import SECURITIES, STREAM, TEXT, Sink, epoch, receiver
+from tests.support.sbe.receiving import SECURITIES, STREAM, TEXT, Sink, epoch, receiver
 
 
 @pytest.mark.parametrize("cut", [1, 5, 47, 50, len(STREAM)])

@@ -17,8 +17,8 @@ from silverfold.connectors.sqlitecloud.protocol.encode import encode_array, enco
 from silverfold.connectors.sqlitecloud.protocol.landed.payload import Change, ChannelMessage, TableUpdate
 from silverfold.connectors.sqlitecloud.protocol.messages import Column, Rowset, ServerError
 from tests.support.certificates import server_of, trusted_file
-from tests.support.scsp_peer import OK, SECRET, TICKET, UUID, Peer
-from tests.support.sqlitecloud_client import CHUNKS_END, chunk, run, take, writing
+from tests.support.sqlitecloud.client import CHUNKS_END, chunk, run, take, writing
+from tests.support.sqlitecloud.scsp_peer import OK, SECRET, TICKET, UUID, Peer
 
 NUMBERED = [
     json.dumps({"sender": UUID, "channel": "c", "channel_type": "MESSAGE", "payload": n}) for n in range(20_000)

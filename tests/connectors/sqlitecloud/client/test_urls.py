@@ -20,7 +20,7 @@ from silverfold.connectors.sqlitecloud.protocol.statements import (
     unlisten_channel,
     unlisten_table,
 )
-from tests.support.sqlitecloud_vectors import GOLDEN, names
+from tests.support.sqlitecloud.vectors import GOLDEN, names
 
 STRINGS: dict[str, list[dict[str, Any]]] = json.loads((GOLDEN / "connection_strings.json").read_text(encoding="utf-8"))
 WRONG = {

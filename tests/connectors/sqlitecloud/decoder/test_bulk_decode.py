@@ -19,8 +19,8 @@ from silverfold.connectors.sqlitecloud.protocol.landed.values import Column, col
 from silverfold.connectors.sqlitecloud.server.pubsub.capture import RowChange, TableChanges
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import table_text as written
-from tests.support.sqlitecloud_drawing import NUMBERS, TABLES, notices
-from tests.support.sqlitecloud_notices import described
+from tests.support.sqlitecloud.drawing import NUMBERS, TABLES, notices
+from tests.support.sqlitecloud.notices import described
 
 ORDERS = described(
     "orders", {"id": "INTEGER", "customer": "TEXT", "total": "REAL", "price": "NUMERIC", "photo": "BLOB"}, ["id"]

@@ -19,7 +19,7 @@ from silverfold.connectors.sqlitecloud.protocol.landed.control import Descriptio
 from silverfold.connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
 from silverfold.pipelines.verifying.table_fold import TableFold
 from tests.support.change_model import Change, State, after
-from tests.support.sqlitecloud_notices import control, described, framed, rowset, table_text, vectors
+from tests.support.sqlitecloud.notices import control, described, framed, rowset, table_text, vectors
 
 CAPTURES = [pytest.param(vector, id=vector["id"]) for vector in vectors("captures") if vector["verdict"] == "ok"]
 FOO = described("foo", {"id": "INTEGER", "a": "TEXT", "b": "TEXT"}, ["id"])

@@ -38,7 +38,7 @@ from silverfold.connectors.sqlitecloud.protocol.messages import (
 )
 from silverfold.connectors.sqlitecloud.protocol.statements import listen_channel, listen_table, notify
 from silverfold.connectors.sqlitecloud.protocol.streams import Stream
-from tests.support.sqlitecloud_vectors import error, names, octets, pieces, rows, vectors
+from tests.support.sqlitecloud.vectors import error, names, octets, pieces, rows, vectors
 
 TICKET = PubSubTicket("a365efef-cfb7-4672-8ed4-45a489ddb194", "9230b8d8-93dc-4edc-bcaf-cc118fe32d4d")
 OFFER = b"|79 PAUTH a365efef-cfb7-4672-8ed4-45a489ddb194 9230b8d8-93dc-4edc-bcaf-cc118fe32d4d"

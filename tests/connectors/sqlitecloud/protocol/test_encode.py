@@ -37,7 +37,7 @@ from silverfold.connectors.sqlitecloud.protocol.messages import (
     Statement,
 )
 from silverfold.connectors.sqlitecloud.server.connection import read_statement
-from tests.support.sqlitecloud_vectors import cell, message, names, octets, vectors
+from tests.support.sqlitecloud.vectors import cell, message, names, octets, vectors
 from tests.support.tries import half
 
 WRITTEN = {"string", "zstring", "int", "null", "blob", "json", "array", "rowset", "rowset_chunk", "command"}

@@ -14,7 +14,7 @@ import silverfold.conf.errors
 from silverfold.conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, WireError
 from silverfold.connectors.sqlitecloud.protocol.frames import MAX_FRAME_BYTES, FrameCutter, RawFrame, parse
 from silverfold.connectors.sqlitecloud.protocol.messages import Column, Message, RawText, Rowset, Single
-from tests.support.sqlitecloud_vectors import message, names, octets, pieces, vectors
+from tests.support.sqlitecloud.vectors import message, names, octets, pieces, vectors
 
 FRAMES = vectors("frames")
 MALFORMED = vectors("malformed_frames")

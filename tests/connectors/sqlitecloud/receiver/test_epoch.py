@@ -15,7 +15,7 @@ from silverfold.connectors.sqlitecloud.protocol.messages import Notification
 from silverfold.connectors.sqlitecloud.receiver import deferred_checks
 from silverfold.connectors.sqlitecloud.receiver.deferred_checks import named_table
 from silverfold.connectors.sqlitecloud.receiver.epoch import Epoch
-from tests.support.sqlitecloud_receiving import Sink
+from tests.support.sqlitecloud.receiving import Sink
 
 FOO = Description("foo", (TableColumn("id", "INTEGER", pk=1), TableColumn("a", "TEXT")), ("id",))
 

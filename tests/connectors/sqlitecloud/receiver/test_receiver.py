@@ -8,7 +8,7 @@ from silverfold.connectors.base import Kind
 from silverfold.connectors.sqlitecloud.options import SqliteCloudTable
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
-from tests.support.sqlitecloud_receiving import database, receiving, stored
+from tests.support.sqlitecloud.receiving import database, receiving, stored
 
 WHOLE = ["fence low", "control", "snapshot begin, begin", "snapshot, inside", "fence high", "snapshot complete, end"]
 

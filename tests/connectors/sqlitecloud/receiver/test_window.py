@@ -11,7 +11,7 @@ from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, Sqlite
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
 from silverfold.connectors.sqlitecloud.protocol.landed.payload import TableUpdate, read_notification
 from silverfold.connectors.sqlitecloud.receiver.window import SnapshotWindow
-from tests.support.sqlitecloud_notices import described, table_text, vectors
+from tests.support.sqlitecloud.notices import described, table_text, vectors
 
 CAPTURES = [pytest.param(vector, id=vector["id"]) for vector in vectors("captures")]
 FOO = described("foo", {"id": "INTEGER", "a": "TEXT", "b": "TEXT"}, ["id"])

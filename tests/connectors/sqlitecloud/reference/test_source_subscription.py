@@ -13,8 +13,8 @@ from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Voc
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 from silverfold.pipelines.verifying.table_fold import TableFold
 from tests.support.polling import tries
-from tests.support.sqlitecloud_peer import Peer
-from tests.support.sqlitecloud_receiving import JOINED, database, url
+from tests.support.sqlitecloud.peer import Peer
+from tests.support.sqlitecloud.receiving import JOINED, database, url
 
 
 def watch_of(address, table="foo", listen="table", **settings):

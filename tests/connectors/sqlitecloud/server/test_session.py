@@ -14,7 +14,7 @@ from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 from silverfold.connectors.sqlitecloud.server.state import Credentials
 from tests.connectors.sqlitecloud.conftest import Serve
 from tests.support.polling import wait_until
-from tests.support.sqlitecloud_peer import Peer
+from tests.support.sqlitecloud.peer import Peer
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from silverfold.connectors.sqlitecloud_webhooks.protocol.gate import NOT_LANDED,
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.columns import MOST_COLUMNS
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
 from silverfold.connectors.sqlitecloud_webhooks.receiver.landing import MOST_STREAMS, Landing
-from tests.support.webhooks import STREAM, vectors, webhook
+from tests.support.sqlitecloud.webhooks import STREAM, vectors, webhook
 
 ALBUM = webhook("insert", AlbumId=1, Title="a")
 

@@ -25,7 +25,7 @@ from silverfold.pipelines.store import open_table
 from tests.support.landing import AT_ONCE, BY_HAND, landed, marks, sink_at
 from tests.support.memory import MemorySink
 from tests.support.polling import tries, until
-from tests.support.webhooks import STREAM, feed, free_port, webhook
+from tests.support.sqlitecloud.webhooks import STREAM, feed, free_port, webhook
 
 ALBUM = webhook("insert", AlbumId=1)
 SECRET = {"secret": {"env": "HOOK_SECRET"}, "header": "X-Sig"}

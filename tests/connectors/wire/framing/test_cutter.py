@@ -22,7 +22,7 @@ from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.framed import cutter_for, measure
 from silverfold.connectors.wire.sbe.schema.load import load_schema, with_byte_order
 from silverfold.connectors.wire.sbe.schema.model import Buffer
-from tests.support.sbe import message_of
+from tests.support.sbe.basics import message_of
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 FRAMES = json.loads((GOLDEN / "framing" / "frames.json").read_text("utf-8"))

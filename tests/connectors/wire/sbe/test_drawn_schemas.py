@@ -12,10 +12,10 @@ from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema
 from silverfold.connectors.wire.sbe.schema.text import TextMode
-from tests.support.sbe_drawing import Kind
-from tests.support.sbe_messages import comparable, messages
-from tests.support.sbe_schemas import schemas
-from tests.support.sbe_versions import as_shown_by, cut_down, known_at
+from tests.support.sbe.drawing import Kind
+from tests.support.sbe.messages import comparable, messages
+from tests.support.sbe.schemas import schemas
+from tests.support.sbe.versions import as_shown_by, cut_down, known_at
 from tests.support.tries import a_third
 
 

@@ -8,7 +8,7 @@ from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.codec.value_checks import review_values
-from tests.support.sbe import frame, message_of
+from tests.support.sbe.basics import frame, message_of
 
 LIMITED = message_of(
     '<field name="f" id="1" type="small"/>',

@@ -15,7 +15,7 @@ from silverfold.connectors.wire.sbe.codec.decode import Decoded, decode
 from silverfold.connectors.wire.sbe.codec.value_checks import review_values
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema
-from tests.support.sbe import message_of
+from tests.support.sbe.basics import message_of
 
 SBE = Path(__file__).parents[3] / "golden" / "sbe"
 ORDER = json.loads((SBE / "evolution" / "order.json").read_text("utf-8"))

@@ -14,7 +14,7 @@ from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema
-from tests.support.sbe import from_json_form, json_form
+from tests.support.sbe.basics import from_json_form, json_form
 
 GOLDEN = Path(__file__).parents[3] / "golden"
 SBE = GOLDEN / "sbe"

@@ -8,7 +8,7 @@ from silverfold.conf.errors import InvalidValue, TruncatedMessage
 from silverfold.connectors.wire.sbe.codec.decode import MessageReader, decode
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.codec.values import SetValue
-from tests.support.sbe import HEADER, assert_reads_and_writes, frame, message_of, schema_of
+from tests.support.sbe.basics import HEADER, assert_reads_and_writes, frame, message_of, schema_of
 
 CONSTANT = '<type name="k" primitiveType="char" presence="constant">K</type>'
 

@@ -12,7 +12,7 @@ import pytest
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema
-from tests.support.sbe_official import ARTIFACT, in_its_form
+from tests.support.sbe.official import ARTIFACT, in_its_form
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "sbe"
 PRINTED = json.loads((GOLDEN / "oracle" / "cases.json").read_text("utf-8"))

@@ -16,7 +16,7 @@ from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.codec.values import SetValue
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema
-from tests.support.sbe import frame, message_of
+from tests.support.sbe.basics import frame, message_of
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "sbe"
 LITTLE = load_schema(GOLDEN / "sample.xml")

@@ -9,7 +9,7 @@ import pytest
 from silverfold.conf.errors import SchemaError
 from silverfold.connectors.wire.sbe.schema.document import MAX_INCLUDES
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-from tests.support.sbe import HEADER, message_of
+from tests.support.sbe.basics import HEADER, message_of
 
 PRIMITIVES = ["char", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float", "double"]
 FIELD = '<field name="f" id="1" type="{}"/>'

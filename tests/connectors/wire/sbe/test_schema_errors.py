@@ -9,7 +9,7 @@ import pytest
 
 from silverfold.conf.errors import SchemaError
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-from tests.support.sbe import HEADER
+from tests.support.sbe.basics import HEADER
 
 MARK = "<!--x-->"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.sbe import schema_of
+from tests.support.sbe.basics import schema_of
 
 MESSAGE = '<message name="M" id="1"><field name="a" id="1" type="{type}"/></message>'
 

@@ -8,7 +8,7 @@ from silverfold.conf.errors import SchemaError
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema
-from tests.support.sbe import HEADER, message_of, schema_of
+from tests.support.sbe.basics import HEADER, message_of, schema_of
 
 PARTS = '<field name="f" id="1" type="int8"/>'
 SIDE = '<enum name="Side" encodingType="char"><validValue name="Buy">B</validValue>{}</enum>'

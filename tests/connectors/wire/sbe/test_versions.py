@@ -10,7 +10,7 @@ from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.compare.findings import Severity
 from silverfold.connectors.wire.sbe.compare.schemas import compare
 from silverfold.connectors.wire.sbe.schema.model import Schema
-from tests.support.sbe import HEADER, frame, message_of, schema_of
+from tests.support.sbe.basics import HEADER, frame, message_of, schema_of
 
 
 def schema_at(version: int) -> Schema:

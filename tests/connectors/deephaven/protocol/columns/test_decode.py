@@ -26,8 +26,8 @@ from silverfold.connectors.deephaven.protocol.schemas import load_roles
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.wire.sbe.schema.load import load_schema, with_byte_order
 from silverfold.connectors.wire.sbe.schema.model import ByteOrder
-from tests.support.deephaven_columns import CASES, encoded, readable, written
-from tests.support.deephaven_vectors import VECTORS, builtin_roles, other_roles
+from tests.support.deephaven.columns import CASES, encoded, readable, written
+from tests.support.deephaven.vectors import VECTORS, builtin_roles, other_roles
 
 XML = (Path(__file__).parents[5] / "connectors" / "deephaven" / "schema.xml").read_text()
 

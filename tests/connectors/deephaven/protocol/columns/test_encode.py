@@ -20,8 +20,8 @@ from silverfold.connectors.deephaven.protocol.columns.decode import (
 )
 from silverfold.connectors.deephaven.protocol.messages import ErrorCode
 from silverfold.connectors.deephaven.protocol.types import TYPES
-from tests.support.deephaven_columns import encoded, pairs
-from tests.support.deephaven_vectors import builtin_roles, other_roles
+from tests.support.deephaven.columns import encoded, pairs
+from tests.support.deephaven.vectors import builtin_roles, other_roles
 
 SCHEMAS = {"builtin": builtin_roles, "other": other_roles}
 

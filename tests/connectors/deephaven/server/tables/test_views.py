@@ -13,7 +13,7 @@ from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
 from silverfold.connectors.deephaven.server.server import TableServer
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 from silverfold.connectors.deephaven.server.tables.views import last_by, where
-from tests.support.deephaven_peer import Peer
+from tests.support.deephaven.peer import Peer
 
 COLUMNS = {"Sym": "String", "Size": "Int", "Price": "Double", "Tags": "StringArray"}
 Rows = dict[int, dict[str, Any]]

@@ -21,8 +21,8 @@ from silverfold.connectors.sqlitecloud.receiver.window import SnapshotWindow
 from silverfold.connectors.sqlitecloud.server.pubsub.capture import RowChange, TableChanges
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import table_text as written
-from tests.support.sqlitecloud_drawing import FOO, TABLES, notices
-from tests.support.sqlitecloud_notices import vectors
+from tests.support.sqlitecloud.drawing import FOO, TABLES, notices
+from tests.support.sqlitecloud.notices import vectors
 
 HEAD = '{"sender":"s","channel":"foo","channel_type":"TABLE","sqlite_pk_name":["id"],"payload":'
 

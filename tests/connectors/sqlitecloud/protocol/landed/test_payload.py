@@ -20,7 +20,7 @@ from silverfold.connectors.sqlitecloud.protocol.landed.payload import (
     parse_stream,
     read_notification,
 )
-from tests.support.sqlitecloud_notices import table_text, vectors
+from tests.support.sqlitecloud.notices import table_text, vectors
 
 PAYLOADS = vectors("payloads")
 MALFORMED = vectors("malformed_payloads")

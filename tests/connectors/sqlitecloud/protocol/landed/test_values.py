@@ -20,7 +20,7 @@ from silverfold.connectors.sqlitecloud.protocol.landed.values import Column, col
 from silverfold.connectors.sqlitecloud.protocol.messages import RawText
 from silverfold.connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
 from silverfold.connectors.sqlitecloud.reference.values import Number, cell_value, column_type, sent_value
-from tests.support.sqlitecloud_notices import control, described, framed, rowset, table_text
+from tests.support.sqlitecloud.notices import control, described, framed, rowset, table_text
 
 LARGEST = 2**63 - 1
 

@@ -13,7 +13,7 @@ from silverfold.conf.errors import ConfigError
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 from silverfold.connectors.sqlitecloud.server.workload.workload import Workload
-from tests.support.sqlitecloud_peer import Peer
+from tests.support.sqlitecloud.peer import Peer
 
 SCHEMA = """
 CREATE TABLE artist(id INTEGER PRIMARY KEY, name NVARCHAR(120) NOT NULL UNIQUE);

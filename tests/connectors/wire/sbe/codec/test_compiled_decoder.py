@@ -12,8 +12,8 @@ from silverfold.conf.errors import WireError
 from silverfold.connectors.wire.sbe.codec.decode import Decoded, MessageReader
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.schema.model import Schema
-from tests.support.sbe import frame, message_of
-from tests.support.sbe_sources import SOURCES, Damage, damaged, damages
+from tests.support.sbe.basics import frame, message_of
+from tests.support.sbe.sources import SOURCES, Damage, damaged, damages
 from tests.support.tries import half
 
 

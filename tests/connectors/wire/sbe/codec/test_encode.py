@@ -12,7 +12,7 @@ from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.wire.sbe.codec.encode import encode, write_header
 from silverfold.connectors.wire.sbe.codec.values import SetValue
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-from tests.support.sbe import frame, message_of, schema_of
+from tests.support.sbe.basics import frame, message_of, schema_of
 
 SAMPLE = load_schema(Path(__file__).parents[4] / "golden" / "sbe" / "sample.xml")
 QUOTE: dict[str, Any] = {

@@ -6,7 +6,7 @@ import pytest
 
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.value_checks import review_values
-from tests.support.sbe import frame, message_of, schema_of
+from tests.support.sbe.basics import frame, message_of, schema_of
 
 TYPES = (
     '<type name="limited" primitiveType="int16" minValue="0" maxValue="9"/>'

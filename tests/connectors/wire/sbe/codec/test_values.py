@@ -10,7 +10,7 @@ from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.columnar.decode import decode_columns
-from tests.support.sbe import assert_reads_and_writes, frame, message_of
+from tests.support.sbe.basics import assert_reads_and_writes, frame, message_of
 
 
 def test_nulls_of_ones_own_are_null_and_the_default_ones_are_not():

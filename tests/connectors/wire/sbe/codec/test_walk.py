@@ -11,7 +11,7 @@ from silverfold.conf.errors import InvalidValue, TruncatedMessage
 from silverfold.connectors.wire.sbe.codec.header import read_header
 from silverfold.connectors.wire.sbe.codec.walk import Dimensions, block_fields, flat_column, read_data, read_dimensions
 from silverfold.connectors.wire.sbe.schema.load import load_schema, with_byte_order
-from tests.support.sbe import frame, message_of
+from tests.support.sbe.basics import frame, message_of
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "sbe"
 TYPES = (

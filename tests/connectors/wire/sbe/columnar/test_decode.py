@@ -15,7 +15,7 @@ from silverfold.connectors.wire.sbe.columnar.decode import ERROR, arrow_schema, 
 from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema
-from tests.support.sbe import frame, message_of
+from tests.support.sbe.basics import frame, message_of
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "sbe"
 SAMPLE = load_schema(GOLDEN / "sample.xml")

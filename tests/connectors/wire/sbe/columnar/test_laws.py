@@ -11,11 +11,11 @@ from hypothesis import example, given
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-from tests.support.sbe import frame, message_of
-from tests.support.sbe_columns import assert_columns_as_single
-from tests.support.sbe_messages import messages
-from tests.support.sbe_schemas import schemas
-from tests.support.sbe_sources import SOURCES, Damage, damaged, damages
+from tests.support.sbe.basics import frame, message_of
+from tests.support.sbe.columns import assert_columns_as_single
+from tests.support.sbe.messages import messages
+from tests.support.sbe.schemas import schemas
+from tests.support.sbe.sources import SOURCES, Damage, damaged, damages
 from tests.support.tries import a_third, half
 
 options = st.builds(

@@ -6,7 +6,7 @@ import pytest
 
 from silverfold.connectors.wire.sbe.compare.findings import Profile
 from silverfold.connectors.wire.sbe.compare.schemas import compare
-from tests.support.sbe_evolution import Case, cases
+from tests.support.sbe.evolution import Case, cases
 
 pytestmark = pytest.mark.xdist_group("pairs of SBE schemas")  # loaded once for all that look at them
 

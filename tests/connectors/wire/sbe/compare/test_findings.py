@@ -7,7 +7,7 @@ import pytest
 from silverfold.connectors.wire.sbe.compare.findings import Comparison, Direction, Finding, Kind, Severity
 from silverfold.connectors.wire.sbe.compare.schemas import compare
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-from tests.support.sbe_evolution import GOLDEN, Edits, cases, edited
+from tests.support.sbe.evolution import GOLDEN, Edits, cases, edited
 
 CASES = {case.name: case for case in cases()}
 BASE = (GOLDEN / "base.xml").read_text("utf-8")

@@ -6,8 +6,8 @@ import pytest
 
 from silverfold.connectors.wire.sbe.compare.findings import Comparison, Direction, Kind, Profile, Severity
 from silverfold.connectors.wire.sbe.compare.schemas import compare
-from tests.support.sbe_evolution import Case, cases
-from tests.support.sbe_proof import Proof, prove
+from tests.support.sbe.evolution import Case, cases
+from tests.support.sbe.proof import Proof, prove
 
 pytestmark = pytest.mark.xdist_group("pairs of SBE schemas")  # loaded once for all that look at them
 

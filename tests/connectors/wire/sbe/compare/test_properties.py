@@ -10,9 +10,9 @@ from silverfold.connectors.wire.sbe.compare.findings import Direction, Profile
 from silverfold.connectors.wire.sbe.compare.schemas import compare
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema
-from tests.support.sbe_edits import edit
-from tests.support.sbe_evolution import GOLDEN, counted
-from tests.support.sbe_proof import Proof, prove
+from tests.support.sbe.edits import edit
+from tests.support.sbe.evolution import GOLDEN, counted
+from tests.support.sbe.proof import Proof, prove
 from tests.support.tries import half
 
 BASE = (GOLDEN / "rich.xml").read_text("utf-8")

@@ -10,7 +10,7 @@ from silverfold.connectors.wire.sbe.compare.findings import Severity
 from silverfold.connectors.wire.sbe.compare.rules import RULES
 from silverfold.connectors.wire.sbe.compare.schemas import compare
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-from tests.support.sbe_evolution import cases, edited
+from tests.support.sbe.evolution import cases, edited
 
 pytestmark = pytest.mark.xdist_group("pairs of SBE schemas")  # loaded once for all that look at them
 

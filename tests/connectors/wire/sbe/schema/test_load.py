@@ -12,7 +12,7 @@ from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.schema.load import load_schema, with_byte_order
 from silverfold.connectors.wire.sbe.schema.model import Array, Composite, Enum, Presence, Primitive, Scalar
 from silverfold.connectors.wire.sbe.schema.primitives import TRAITS
-from tests.support.sbe import HEADER, message_of, schema_of
+from tests.support.sbe.basics import HEADER, message_of, schema_of
 
 SAMPLE = Path(__file__).parents[4] / "golden" / "sbe" / "sample.xml"
 SIDE = '<enum name="Side" encodingType="char"><validValue name="Buy">B</validValue></enum>'

@@ -1,0 +1,116 @@
+"""What the table server makes of values and of its buffer size, over real sockets on loopback."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from silverfold.connectors.deephaven.protocol.messages import (
+    SubscribeMode,
+    SubscribeResponse,
+    SubscriptionError,
+)
+from silverfold.connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.deephaven.server.server import TableServer
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+from tests.support.deephaven.peer import Peer
+
+SNAPSHOT, BOTH, UPDATES = SubscribeMode.SNAPSHOT_ONLY, SubscribeMode.SNAPSHOT_WITH_UPDATES, SubscribeMode.UPDATES_ONLY
+
+ROWS_OF_ALL_TYPES: list[dict[str, Any]] = [
+    {
+        "Byte": -127,
+        "Boolean": True,
+        "Char": "é",
+        "Short": 32_767,
+        "Int": -(2**31) + 1,
+        "Long": 2**63 - 1,
+        "Float": 0.5,
+        "Double": float("-inf"),
+        "DateTime": 1_503_667_800_123_456_789,
+        "String": "caf\u00e9 \U0001f600",
+        "Decimal": Decimal("-12345678901234567890.1234567890"),
+        "StringSet": ["a", "b"],
+        "ByteArray": [1, None],
+        "BooleanArray": [True, None, False],
+        "CharArray": ["x", None],
+        "ShortArray": [-1, None],
+        "IntArray": [1, None],
+        "LongArray": [2**62, None],
+        "FloatArray": [1.5, None],
+        "DoubleArray": [2.5, None],
+        "DateTimeArray": [5, None],
+        "StringArray": ["s", None, ""],
+    },
+    {
+        **dict.fromkeys(TYPES, None),
+        "String": "",
+        "Decimal": Decimal("1E+3"),
+        "StringSet": [],
+        "LongArray": [],
+        "StringArray": [],
+    },
+    dict.fromkeys(TYPES, None),
+]
+
+
+def as_sent(row: dict[str, Any]) -> dict[str, Any]:
+    """Decimals are decoded to text."""
+    return {name: str(value) if isinstance(value, Decimal) else value for name, value in row.items()}
+
+
+@pytest.mark.parametrize("buffer_size", [200, 65_536])
+def test_every_type_and_its_null_arrive_as_they_are(buffer_size: int) -> None:
+    table = LiveTable({name: name for name in TYPES})
+    with table.update() as update:
+        update.add(ROWS_OF_ALL_TYPES)
+    with TableServer.start(msg_buffer_size=buffer_size) as server:
+        server.export_table("All", table)
+        with Peer(server.port) as peer:
+            for subscription_id, column in enumerate(TYPES):
+                peer.subscribe(subscription_id, "All", BOTH, [column])
+                peer.update()
+            with table.update() as update:
+                update.modify({1: ROWS_OF_ALL_TYPES[0]})
+            for _ in TYPES:
+                peer.update()
+            for subscription_id, column in enumerate(TYPES):
+                found = [row[column] for row in peer.tables[subscription_id].values()]
+                expected = [as_sent(ROWS_OF_ALL_TYPES[at])[column] for at in (0, 0, 2)]
+                assert found == expected
+
+
+def test_an_update_is_split_over_as_many_messages_as_the_buffer_asks_for() -> None:
+    table = LiveTable({"n": "Long", "s": "String"})
+    with table.update() as update:
+        update.add([{"n": n, "s": "x" * (n % 5)} for n in range(100)], keys=[n + n // 7 for n in range(100)])
+    with TableServer.start(msg_buffer_size=100) as server:
+        server.export_table("T", table)
+        with Peer(server.port) as peer:
+            peer.subscribe(1, "T", BOTH)
+            update = peer.update()
+            assert peer.buffer_size == 100
+            assert len(update.sizes) > 20
+            assert max(update.sizes) <= 100
+            assert peer.tables[1] == table.rows()
+            with table.update() as update_of_table:
+                update_of_table.remove([n + n // 7 for n in range(0, 100, 2)])
+            removed = peer.update()
+            assert len(removed.sizes) > 5
+            assert max(removed.sizes) <= 100
+            assert peer.tables[1] == table.rows()
+
+
+def test_a_response_or_error_too_long_for_the_buffer_is_cut_short() -> None:
+    table = LiveTable({f"column number {n}": "Long" for n in range(10)})
+    with TableServer.start(msg_buffer_size=64) as server:
+        server.export_table("T", table)
+        with Peer(server.port) as peer:
+            answer = peer.subscribe(1, "T")
+            assert isinstance(answer, SubscriptionError)
+            assert answer.code == "UNEXPECTED_ERROR"
+            assert answer.text == "a response of 286 bytes does not fit the buffe"
+            assert len(answer.body) == 64
+            assert isinstance(peer.subscribe(2, "T", columns=["column number 3"]), SubscribeResponse)
