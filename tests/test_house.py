@@ -1,5 +1,6 @@
-"""The source itself: one test run checks format, lint, types, import rules and what is shipped."""
+"""The source itself: one test run checks format, lint, types, import rules, names, rooms and what is shipped."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -10,11 +11,43 @@ from pathlib import Path
 
 import pytest
 
+from silverfold.connectors.registry import CONNECTORS
+
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 HOME = ROOT / ".src" / "silverfold"
 PACKAGES = sorted(entry.name for entry in HOME.iterdir() if entry.is_symlink())
+
+MODULES = {
+    ".".join(["silverfold", *file.relative_to(ROOT).with_suffix("").parts]).removesuffix(".__init__"): file
+    for package in PACKAGES
+    for file in sorted((ROOT / package).rglob("*.py"))
+}
+"""The modules of the product, by name."""
+
+BANNED = frozenset(
+    """
+    told tells said says saying stands stood standing heard hear foreseen plain aside unchecked lonely spelt spelled
+    kept keeps settled waiting
+    """.split()  # noqa: SIM905 - a list of words reads best as words
+)
+"""Words that are no names: each stands for many things, and the field has a term for every one of them."""
+
+RECORDED = {"pipelines/applying/beside.py": {"aside"}, "pipelines/applying/commit_note.py": {"aside"}}
+"""Names that commits record: a contract with the tables there are."""
+
+SMALL = 60
+SMALL_ALONE = {
+    "silverfold.connectors.sqlitecloud.client.decoded": "public: what users of the client call",
+    "silverfold.jobs.maintain": "one file a command",
+    "silverfold.jobs.prepare": "one file a command",
+    "silverfold.jobs.sbe.__main__": "one file a command",
+}
+"""Modules of under 60 lines that at most one other imports, and why they are no part of it."""
+
+INSIDE_SQLITECLOUD = "silverfold.connectors.sqlitecloud"
+"""What webhooks share with the connector of the same service."""
 
 pytestmark = pytest.mark.house
 
@@ -67,7 +100,7 @@ def test_ci_runs_the_readmes_test_command():
 
 def test_every_module_opens_with_what_it_is_for():
     silent = [
-        str(module.relative_to(ROOT))
+        shown(module)
         for package in PACKAGES
         for module in (ROOT / package).rglob("*.py")
         if not module.read_text(encoding="utf-8").startswith('"""')
@@ -78,5 +111,82 @@ def test_every_module_opens_with_what_it_is_for():
 def test_no_module_is_longer_than_400_lines():
     folders = [ROOT / package for package in [*PACKAGES, "tests"]]
     modules = [module for folder in folders for module in folder.rglob("*.py")]
-    lengths = {str(module.relative_to(ROOT)): module.read_text(encoding="utf-8").count("\n") for module in modules}
+    lengths = {shown(module): module.read_text(encoding="utf-8").count("\n") for module in modules}
     assert {name: length for name, length in lengths.items() if length > 400} == {}
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def bound_names(file: Path) -> set[str]:
+    """Every name that a file gives: of functions, classes, parameters, variables and attributes."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        match node:
+            case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name) | ast.arg(arg=name):
+                found.add(name)
+            case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                found.add(name)
+    return found
+
+
+def test_names_are_those_of_the_field():
+    files = [file for folder in [*PACKAGES, "tests"] for file in sorted((ROOT / folder).rglob("*.py"))]
+    bad = {
+        str(file.relative_to(ROOT)): {name for name in bound_names(file) if name.strip("_") in BANNED} for file in files
+    }
+    assert {file: names for file, names in bad.items() if names} == RECORDED
+    assert [shown(file) for file in files if file.stem.removeprefix("test_") in BANNED] == []
+
+
+def test_a_folder_has_at_most_16_modules():
+    counts = {
+        str(folder.relative_to(ROOT)): len(list(folder.glob("*.py"))) for folder in {f.parent for f in MODULES.values()}
+    }
+    assert {folder: count for folder, count in counts.items() if count > 16} == {}
+
+
+def imports_of(file: Path) -> set[str]:
+    """Names of the modules and their members that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{file}: relative imports hide where a name comes from"
+            found |= {str(node.module), *(f"{node.module}.{each.name}" for each in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {each.name for each in node.names}
+    return found
+
+
+def test_a_small_module_has_several_importers_or_a_reason():
+    imports = {name: imports_of(file) for name, file in MODULES.items()}
+    alone = {
+        name
+        for name, file in MODULES.items()
+        if file.name != "__init__.py"
+        and file.read_text(encoding="utf-8").count("\n") < SMALL
+        and sum(name in imported for imported in imports.values()) <= 1
+    }
+    assert alone == set(SMALL_ALONE)
+
+
+def test_everything_is_imported_as_silverfold():
+    files = [*MODULES.values(), *sorted((ROOT / "tests").rglob("*.py"))]
+    bare = {
+        str(file.relative_to(ROOT)): {name for name in imports_of(file) if name.split(".")[0] in PACKAGES}
+        for file in files
+    }
+    assert {file: names for file, names in bare.items() if names} == {}
+
+
+def test_no_connector_imports_another_ones_inside():
+    for name, file in MODULES.items():
+        _, package, *rest = name.split(".")
+        if package != "connectors" or not rest or rest[0] not in CONNECTORS:
+            continue
+        others = {f"silverfold.connectors.{other}." for other in CONNECTORS if other != rest[0]}
+        taken = {each for each in imports_of(file) if each.startswith(tuple(others))}
+        if rest[0] == "sqlitecloud_webhooks":
+            taken = {each for each in taken if not each.startswith(INSIDE_SQLITECLOUD)}
+        assert taken == set(), name
