@@ -190,3 +190,11 @@ def test_no_connector_imports_another_ones_inside():
         if rest[0] == "sqlitecloud_webhooks":
             taken = {each for each in taken if not each.startswith(INSIDE_SQLITECLOUD)}
         assert taken == set(), name
+
+
+def test_every_law_names_tests_that_are_there():
+    page = (ROOT / "tests" / "LAWS.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/\S+\.py)(?:::(\w+))?`", page)
+    assert len(named) > 15
+    for file, test in named:
+        assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8")
