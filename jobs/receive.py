@@ -17,7 +17,7 @@ from silverfold.conf.model import Settings
 from silverfold.connectors.base import Connector, Feed
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.context import Every, Names, invocation
-from silverfold.jobs.common.stopping import ENDING, end_at_next_signal
+from silverfold.jobs.common.stopping import end_at_next_signal, ending
 from silverfold.pipelines.landing.receiving import receive as receive_feed
 from silverfold.pipelines.places import places_of
 
@@ -60,11 +60,11 @@ async def until_stopped(
 
     def end() -> None:
         stop.set()
-        for number in ENDING:
+        for number in ending():
             loop.remove_signal_handler(number)
         end_at_next_signal()
 
-    for number in ENDING:
+    for number in ending():
         loop.add_signal_handler(number, end)
     if seconds is not None:
         loop.call_later(seconds, stop.set)

@@ -7,15 +7,19 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import Final
 
-ENDING: Final = (signal.SIGINT, signal.SIGTERM)
-
 _TWICE: Final = 0.5
 """Seconds within which a second signal counts as a repeat: ``timeout`` signals a process, then its process group."""
+
+
+def ending() -> Sequence[signal.Signals]:
+    """Return the signals that end a job: SIGHUP, of a terminal that closes, unless the process ignores it (nohup)."""
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return (signal.SIGINT, signal.SIGTERM) if is_ignored else (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def end_at_next_signal() -> None:
@@ -27,13 +31,13 @@ def end_at_next_signal() -> None:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
 
-    for number in ENDING:
+    for number in ending():
         signal.signal(number, end)
 
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """Yield an event that SIGINT and SIGTERM set; a second signal, `_TWICE` later or more, ends the process at once.
+    """Yield an event that a signal of `ending` sets; a second one, `_TWICE` later or more, ends the process at once.
 
     Only in the main thread. On a terminal a message says so, because work in progress may take a while to end. After
     the block the previous signal handlers are restored, unless a signal came: then the next one still ends the process.
@@ -53,11 +57,11 @@ def stopped_by_signals() -> Iterator[threading.Event]:
 
     waiter = threading.Thread(target=wait_for_signal, name="heed signals", daemon=True)
     waiter.start()
-    before = {number: signal.signal(number, end) for number in ENDING}
+    before = {number: signal.signal(number, end) for number in ending()}
     try:
         yield stop
     finally:
-        if all(signal.getsignal(number) is end for number in ENDING):
+        if all(signal.getsignal(number) is end for number in before):
             for number, handler in before.items():
                 signal.signal(number, handler)
         signals.put(False)

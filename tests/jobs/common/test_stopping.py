@@ -25,7 +25,7 @@ time.sleep({behind})
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_asks_it_to_end_and_the_second_ends_it_at_once(number):
     command = [sys.executable, "-c", PROGRAM.format(seconds=60, behind=0)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
