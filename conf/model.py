@@ -6,6 +6,7 @@ A feed's ``options`` and ``tables`` remain raw here: only the connector knows th
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -33,6 +34,8 @@ _FUSE: Final = ("/Volumes/", "/dbfs/", "dbfs:")
 """Path prefixes under which Databricks mounts stores."""
 _UNUSABLE_IN_URLS: Final = "#?"
 """Behind these, delta-rs reads a query or a fragment, and finds no history of the table."""
+_LONGEST_PART: Final = 255
+"""Bytes of a name in a folder, as most file systems have it."""
 _UNUSABLE_IN_FOLDERS: Final = "[]^|\\%"
 
 
@@ -226,6 +229,8 @@ class Settings(Strict):
         if refused := sorted({repr(c)[1:-1] for c in path if c in unusable or ord(c) < ord(" ") or c == "\x7f"}):
             kind, where = ("a URL", "it") if separator else ("a folder", f"its path {path!r}")
             raise ValueError(f"{kind} without {' '.join(refused)} in {where}, which delta-rs cannot address")
+        if is_folder and any(len(os.fsencode(part)) > _LONGEST_PART for part in Path(path).parts):
+            raise ValueError(f"a folder none of whose names has more than {_LONGEST_PART} bytes")
         return warehouse
 
     @property

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from silverfold.conf.text import in_one_line
 from silverfold.connectors.base import Kind
 from silverfold.pipelines.landing.batch import WARNING
 from silverfold.pipelines.places import Place
@@ -44,7 +45,7 @@ class Mark:
         if self.details.get("level") != WARNING:
             return None
         reasons = [str(value) for name, value in self.details.items() if name in _REASON_DETAILS and value is not None]
-        return ": ".join([self.name, *reasons])
+        return in_one_line(": ".join([self.name, *reasons]))  # a part may be a peer's
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from silverfold.conf.errors import PositionGap
 from silverfold.conf.model import CutLimits
+from silverfold.conf.text import in_one_line
 from silverfold.connectors.base import Connector, Feed
 from silverfold.pipelines.applying.beside import EMPTIED, GONE, Beside, Part, beside_opened
 from silverfold.pipelines.applying.cuts import CutRow, built_otherwise, emptied_since_whole, last_cuts, newest_note
@@ -350,8 +351,9 @@ def receiver_status(first: Mark, newest: Mark, landed: int, *, listens: bool = F
     """
     if newest.name == CLOSED:
         reason, error_class = (newest.details.get(name) for name in ("reason", "error_class"))
+        shown = None if reason is None else in_one_line(str(reason))  # a part may be a peer's
         return ReceiverStatus(
-            state=ReceiverState.CLOSED, since=newest.received_at, reason=reason, error_class=error_class
+            state=ReceiverState.CLOSED, since=newest.received_at, reason=shown, error_class=error_class
         )
     unconnected = ReceiverState.LISTENING if listens else ReceiverState.CONNECTING
     state = ReceiverState.CONNECTED if landed > first.position else unconnected

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from silverfold.conf.errors import SourceUnavailable
+from silverfold.conf.text import without_secrets
 from silverfold.connectors.base import Connector, Feed
 from silverfold.connectors.verification import ReferenceChange
 from silverfold.pipelines.applying.cuts import built_otherwise
@@ -65,6 +67,16 @@ def verify_against_source(
         SourceUnavailable, SourceRefused: The source cannot be queried.
         StoreUnavailable: Silver cannot be read now.
     """
+    try:
+        return _search(places, connector, feed, table, patience=patience, clock=clock)
+    except SourceUnavailable as error:
+        source = f"{table} cannot be asked for at {without_secrets(feed.address)}"
+        raise SourceUnavailable(f"{source}: {error}") from error
+
+
+def _search(
+    places: Places, connector: Connector, feed: Feed, table: str, *, patience: float, clock: Callable[[], float]
+) -> TableVerification:
     silver = _SilverTable(places, feed.name, table)
     if not connector.has_snapshots(feed.tables[table]):
         return unknown(table, "a table without snapshots cannot be compared with the source")

@@ -293,7 +293,7 @@ def test_everything_is_read_from_the_store(tmp_path: Path):
 
 def test_a_table_has_the_warning_that_is_the_newest_mark_of_its_stream_in_the_newest_epoch(tmp_path: Path):
     places = Places(str(tmp_path))
-    warning = {"mark": "snapshot void", "level": "warning", "reason": "partial_move", "attempts": 2}
+    warning = {"mark": "snapshot void", "level": "warning", "reason": "partial\nmove", "attempts": 2}
     complete = {"mark": "snapshot complete"}
     streams = ("quotes", "quotes", "trades", "trades", "log")
     marks = (complete, warning, warning, complete, warning)
@@ -305,7 +305,7 @@ def test_a_table_has_the_warning_that_is_the_newest_mark_of_its_stream_in_the_ne
 
     found = read_status(places, Snapshots(), feed("quotes", "trades", "log"), now=NOW)
 
-    assert [table.warning for table in found.tables] == [None, "snapshot void: partial_move", None]
+    assert [table.warning for table in found.tables] == [None, r"snapshot void: partial\nmove", None]
 
 
 def test_the_newest_epoch_tells_of_the_connection(tmp_path: Path):

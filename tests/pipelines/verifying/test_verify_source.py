@@ -146,5 +146,5 @@ def test_a_source_that_is_not_there_is_unavailable(market: Compared, server: Tab
     market.write(FIRST)
     server.close()
 
-    with pytest.raises(SourceUnavailable):
+    with pytest.raises(SourceUnavailable, match=f"cannot be asked for at {market.feed.address}: "):
         market.verify()
