@@ -18,6 +18,7 @@ from silverfold.connectors.sqlitecloud.decoder.json_literals import Mask, is_bul
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
 from silverfold.connectors.sqlitecloud.protocol.landed.notification_pattern import compile_matcher, compile_splitter
+from silverfold.connectors.sqlitecloud.protocol.landed.values import Column
 
 Notice: TypeAlias = tuple[int, bytes]
 """Position and text of a notification."""
@@ -102,7 +103,7 @@ class BulkDecoder:
         cells, unhandled = self._cells(changes)
         old_keys = []
         for at, literals in zip(self._keys, changes.old_keys, strict=True):
-            before, rest = read_literals(self._rows.columns[at], pc.if_else(changes.is_op("update"), literals, ""))
+            before, rest = _read_key(self._rows.columns[at], pc.if_else(changes.is_op("update"), literals, ""))
             old_keys.append(before)
             unhandled |= rest
         if self._options.insert_absent == "error":
@@ -119,7 +120,7 @@ class BulkDecoder:
         for at, (column, literals) in enumerate(zip(self._rows.columns, changes.cells, strict=True)):
             if at in self._keys:
                 old_key = changes.old_keys[self._keys.index(at)]
-                read, rest = read_literals(column, pc.if_else(changes.is_op("delete"), old_key, literals))
+                read, rest = _read_key(column, pc.if_else(changes.is_op("delete"), old_key, literals))
             else:
                 read, rest = read_all(column, literals)
             cells.append(read)
@@ -138,3 +139,11 @@ class BulkDecoder:
         codes[partial] = which
         names = [column.name for column in self._rows.columns]
         return take_lists([list(compress(names, known[:, at])) for at in firsts], codes)
+
+
+def _read_key(column: Column, literals: pa.Array) -> tuple[pa.Array, Mask]:
+    """Return values as `read_literals` does. A real as text is left to the row decoder: 1 and 1.0 are one key."""
+    read, rest = read_literals(column, literals)
+    if column.kind == "string" and not column.texts_only:
+        rest = rest | pc.match_substring_regex(literals, r"^-?[0-9]+[.eE]").to_numpy(zero_copy_only=False)
+    return read, rest
