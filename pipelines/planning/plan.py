@@ -18,7 +18,8 @@ Rules:
   before it. A table that no snapshot can complete again stops. One without snapshots that has taken nothing begins at
   the floor.
 
-So a table's rows do not depend on when, or in how many cuts, the plan was carried out. A snapshot and its overlay up to
+So a table's rows, `_position` apart (a snapshot leaves equal rows unwritten), do not depend on when, or in how many
+cuts, the plan was carried out. A snapshot and its overlay up to
 its own end are never split, nor is any single update.
 """
 

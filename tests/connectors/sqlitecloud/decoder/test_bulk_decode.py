@@ -178,18 +178,18 @@ def test_white_space_behind_a_text_which_then_is_not_foreseen_changes_nothing(
     assert all_rows(of, texts) == all_rows(of, [text + b" " for text in texts])
 
 
-@pytest.mark.parametrize(
-    "numbers", [("1", "[1.0]"), ("1.0", "[1]"), ("1e0", "[1]"), ("1.5", "[1.5]"), ("2.5", "[1.5]")]
-)
-def test_reals_in_a_key_of_text_are_compared_as_numbers_by_every_reader(numbers: tuple[str, str]) -> None:
+REALS = [("1", "[1.0]"), ("1.0", "[1]"), ("1e0", "[1]"), ("1.5", "[1.5]"), ("2.5", "[1.5]")]
+
+
+@pytest.mark.parametrize(("key", "old_key"), REALS)
+def test_reals_in_a_key_of_text_are_compared_as_numbers_by_every_reader(key: str, old_key: str) -> None:
     description = described("t", {"id": "TEXT", "s": "TEXT"}, ["id"])
     reader = ChangeReader(description, SqliteCloudTable(), SqliteCloudOptions())
+    change = f'{{"sqlite_type":"UPDATE","id":{key},"s":"x","sqlite_pk_value":{old_key}}}'
+    head = '{"sender":"u","channel":"t","channel_type":"TABLE",'
     read = []
     for space in ("", " "):
-        payload = '[{"sqlite_type":"UPDATE","id":%s,"s":"x","sqlite_pk_value":%s}]' % numbers
-        text = (
-            f'{{"sender":"u","channel":"t","channel_type":"TABLE",{space}"sqlite_pk_name":["id"],"payload":{payload}}}'
-        )
+        text = f'{head}{space}"sqlite_pk_name":["id"],"payload":[{change}]}}'
         body = b"#%d %s" % (len(text), text.encode())
         read.append([row for batch in reader.read([1], ["data"], [body]) for row in batch.to_pylist()])
     assert read[0] == read[1]
