@@ -7,7 +7,8 @@ The contract is `connectors.base`. A connector is a frozen object with
   the frame's stream, kind and boundary, and acknowledges at the source only after `FrameSink.flush`;
 - ``decoder(feed)``: a `Decoder`. It turns the frames of one cut into change rows (`transforms.changes`), in Spark;
 - ``reference(feed, table)``: a `ReferenceReader`. It turns the same frames, update by update, into changes in pure
-  Python, and shares only the wire codec with the decoder: ``silverfold verify`` compares silver with them;
+  Python, and shares with the decoder the wire codec and the meaning of settings alone: ``silverfold verify`` compares
+  silver with them;
 - ``subscribe(feed, table)``: a `SourceSubscription`, independent of the receiver: ``verify --against-source`` compares
   silver with it;
 - the properties the engine plans by: ``continuity``, ``folds``, ``has_snapshots``, the ``stream`` that feeds a table,

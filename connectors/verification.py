@@ -39,7 +39,8 @@ class ReferenceUpdate(NamedTuple):
 class ReferenceReader(Protocol):
     """Reads the landed frames of one stream in landing order, without Spark and without code that a build runs.
 
-    It shares only the wire codec with the connector's `Decoder`: each exists to find the other's mistakes.
+    It shares with the connector's `Decoder` only the wire codec, and what settings mean: each exists to find the
+    other's mistakes.
     """
 
     @property

@@ -199,7 +199,7 @@ def _environment_error(error: Exception) -> str | None:
 
 
 def main_of(name: str) -> None:
-    """Run one job as ``python -m jobs.<name>``; --conf and --env may precede its own arguments."""
+    """Run one job as ``python -m silverfold.jobs.<name>``; --conf and --env may precede its own arguments."""
     arguments, own = sys.argv[1:], 0
     while own < len(arguments) and arguments[own].split("=")[0] in ("--conf", "--env"):
         own += 1 if "=" in arguments[own] else 2

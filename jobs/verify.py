@@ -54,11 +54,11 @@ def verify(
     """Compare silver tables with what bronze, or the source, says they must hold.
 
     Bronze is folded anew in plain Python, from the last whole snapshot up to the position the table has reached, by
-    code that shares nothing with the build but the wire codec; silver is read without Spark. Row counts, keys and a
-    hash of every column for each range of keys are compared, and where they differ, cells. So are all versions of a
-    table that keeps history, which is told of as TABLE__history; where the oldest frames were dropped, those that ended
-    before the first whole snapshot that is left are not looked at. Rows that a rule keeps aside count as the table's,
-    for so they are the source's: which of them a rule is to keep aside is not judged anew.
+    code that shares with the build the wire codec, and for SBE what operations mean; silver is read without Spark. Row
+    counts, keys and a hash of every column for each range of keys are compared, and where they differ, cells. So are
+    all versions of a table that keeps history, which is told of as TABLE__history; where the oldest frames were
+    dropped, those that ended before the first whole snapshot that is left are not looked at. Rows that a rule keeps
+    aside count as the table's, for so they are the source's: which of them a rule is to keep aside is not judged anew.
 
     `--against-source` subscribes for itself and looks for the moment at which the source's table was what silver is:
     see `silverfold verify` in the README for what that proves. Run `receive` and `build --follow` beside it, or let

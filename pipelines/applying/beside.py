@@ -1,8 +1,8 @@
 """The companion tables of a silver table: its history, its tombstones, and its side table.
 
 A cut or a rebuild writes them first and the silver table last. The silver commit records which version of each counts
-(`pipelines.applying.cuts.CommitNote`), so it decides for all of them. Writes of a process that died or was overtaken do
-not count. The next cut undoes them (`pipelines.applying.settle`).
+(`pipelines.applying.commit_note.CommitNote`), so it decides for all of them. Writes of a process that died or was
+overtaken do not count. The next cut undoes them (`pipelines.applying.settle`).
 """
 
 from __future__ import annotations

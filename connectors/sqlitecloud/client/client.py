@@ -7,7 +7,7 @@
         async for row in db.select("SELECT id, total FROM orders WHERE total > ?", 100):
             print(row)
         async for notification in db.notifications():
-            print(notification.text)  # `connectors.sqlitecloud.client.decoded` parses it
+            print(notification.text)  # `silverfold.connectors.sqlitecloud.client.decoded` parses it
 
 The first `Client.listen` or `Client.listen_table` opens the second connection. If either connection ends, both end, and
 every later call raises the reason. There is no reconnect: notifications missed in between are lost.

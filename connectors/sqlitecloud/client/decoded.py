@@ -2,6 +2,8 @@
 
 ::
 
+    from silverfold.connectors.sqlitecloud.protocol.landed.payload import TableUpdate
+
     async with await connect("sqlitecloud://user:secret@db.example/shop.sqlite") as db:
         await db.listen_table("orders")
         async for message in decoded(db):

@@ -21,7 +21,7 @@ class HeaderReader:
     def __init__(self, header: FixedHeader) -> None:
         self.size = header.size
         self._numbers = tuple((number.name, number.offset, _unpack(number)) for number in header.numbers)
-        self._marks = tuple((mark.offset, bytes.fromhex(mark.bytes_hex)) for mark in header.marks)
+        self._marks = tuple((mark.offset, mark.octets) for mark in header.marks)
 
     def read(self, chunk: bytes, at: int) -> dict[str, int]:
         """Return the numbers. Raises InvalidValue, ``frame-mark``, if the fixed bytes differ."""

@@ -9,6 +9,7 @@ A mistake in a description raises ValueError, as settings models expect.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,6 +38,10 @@ class Number:
     order: ByteOrder = "<"
     signed: bool = False
 
+    def __post_init__(self) -> None:
+        if self.size not in _SIZES:
+            raise ValueError(f"size {self.size}: 1, 2, 4 or 8 bytes")
+
 
 @dataclass(frozen=True)
 class Mark:
@@ -49,6 +54,15 @@ class Mark:
     offset: int
     bytes_hex: str
 
+    def __post_init__(self) -> None:
+        if not re.fullmatch("([0-9A-Fa-f]{2})+", self.bytes_hex):
+            raise ValueError(f"bytes_hex {self.bytes_hex!r}: pairs of hex digits, such as feca")
+
+    @property
+    def octets(self) -> bytes:
+        """The bytes."""
+        return bytes.fromhex(self.bytes_hex)
+
 
 @dataclass(frozen=True)
 class FixedHeader:
@@ -60,11 +74,9 @@ class FixedHeader:
 
     def __post_init__(self) -> None:
         for number in self.numbers:
-            if number.size not in _SIZES:
-                raise ValueError(f"{number.name} has {number.size} bytes, allowed are 1, 2, 4 and 8")
             self._check_place(number.name, number.offset, number.size)
         for mark in self.marks:
-            self._check_place(f"mark {mark.bytes_hex}", mark.offset, len(bytes.fromhex(mark.bytes_hex)))
+            self._check_place(f"mark {mark.bytes_hex}", mark.offset, len(mark.octets))
 
     def _check_place(self, what: str, offset: int, size: int) -> None:
         if offset < 0 or offset + size > self.size:

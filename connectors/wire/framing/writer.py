@@ -64,7 +64,7 @@ class FrameWriter:
 def _header(header: FixedHeader, numbers: Mapping[str, int]) -> bytes:
     octets = bytearray(header.size)
     for mark in header.marks:
-        fixed = bytes.fromhex(mark.bytes_hex)
+        fixed = mark.octets
         octets[mark.offset : mark.offset + len(fixed)] = fixed
     for number in header.numbers:
         _write_number(octets, number, numbers.get(number.name, 0))

@@ -47,9 +47,9 @@ def test_a_framing_can_be_spelled_out_in_a_settings_file():
         ({"largest": 0}, "padding and largest are 1 or more"),
         ({"encoding": EncodingType("kind", 1, 2)}, "no number kind"),
         ({"packet": {"size": 2, "numbers": [{"name": "n", "offset": 1, "size": 2}]}}, "outside a header of 2"),
-        ({"packet": {"size": 9, "numbers": [{"name": "n", "offset": 0, "size": 3}]}}, "allowed are 1, 2, 4 and 8"),
+        ({"packet": {"size": 9, "numbers": [{"name": "n", "offset": 0, "size": 3}]}}, "size 3: 1, 2, 4 or 8 bytes"),
         ({"packet": {"size": 1, "marks": [{"offset": 0, "bytes_hex": "abcd"}]}}, "mark abcd at 0 lies outside"),
-        ({"packet": {"size": 1, "marks": [{"offset": 0, "bytes_hex": "xy"}]}}, "non-hexadecimal"),
+        ({"packet": {"size": 1, "marks": [{"offset": 0, "bytes_hex": "xy"}]}}, "pairs of hex digits"),
     ],
 )
 def test_a_description_that_cannot_be_is_refused_by_what_is_wrong(change, detail):
