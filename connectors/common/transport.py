@@ -48,14 +48,14 @@ class Address(NamedTuple):
         return self.port == other.port and (len(hosts) == 1 or not hosts.isdisjoint(_ANY_HOST))
 
 
-async def is_in_use(address: Address) -> bool:
-    """Return whether something else listens on an address. The listener reports whatever else is wrong with it."""
+async def listening_error(address: Address) -> str | None:
+    """Return why nothing can listen on an address now; None if something can."""
     try:
         server = await asyncio.get_running_loop().create_server(asyncio.Protocol, address.host, address.port)
     except OSError as error:
-        return error.errno == errno.EADDRINUSE
+        return error.strerror or str(error)
     server.close()
-    return False
+    return None
 
 
 def parse_address(text: str) -> Address:

@@ -18,7 +18,7 @@ from structlog.typing import FilteringBoundLogger
 from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.base import Connector, Feed, Frame, Receiver, Resume, mark
 from silverfold.connectors.common.backoff import Backoff
-from silverfold.connectors.common.transport import Address, is_in_use
+from silverfold.connectors.common.transport import Address, listening_error
 from silverfold.pipelines.applying.reached import all_reached, farthest, source_positions
 from silverfold.pipelines.landing.batch import WARNING
 from silverfold.pipelines.landing.sink import BronzeSink
@@ -84,13 +84,9 @@ async def receive(
 
 async def _until_free(address: Address, backoff: Backoff, stop: asyncio.Event, log: FilteringBoundLogger) -> None:
     """Wait until an address can be listened on: opening the writer would fence the receiver that listens there."""
-    while not stop.is_set() and await is_in_use(address):
+    while not stop.is_set() and (error := await listening_error(address)) is not None:
         wait = backoff.next_wait()
-        log.warning(
-            "the address is in use: by another receiver of this feed, or another program",
-            address=str(address),
-            next_in=round(wait, 3),
-        )
+        log.warning("cannot listen yet", address=str(address), reason=error, next_in=round(wait, 3))
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), wait)
     backoff.reset()

@@ -26,7 +26,7 @@ _SCHEMA_VERSION = "PRAGMA schema_version"
 
 async def list_tables(db: Client) -> list[str]:
     """Return the names of the database's tables, excluding SQLite's internal ones."""
-    return [str(name) for (name,) in await _rows(db, _TABLES)]
+    return [str(name) for (name,) in await _rows(db, _TABLES, columns=1)]
 
 
 async def schema_version(db: Client) -> int | None:
@@ -49,6 +49,8 @@ async def describe(db: Client, name: str, table: SqliteCloudTable) -> Descriptio
     columns = await _columns(db, name)
     if not columns:
         raise SourceRefused(code="no-table", text="the database has no table that is spelt so", stream=name)
+    if any("\0" in column.name for column in columns):
+        raise RemoteProtocolError(f"a column of {name} has a NUL in its name")
     own = sorted((column for column in columns if column.pk), key=lambda column: column.pk)
     keys = table.keys or tuple(column.name for column in own)
     if not keys:
@@ -80,7 +82,7 @@ def page_text(described: Description, *, first: bool) -> str:
 async def _columns(db: Client, name: str) -> tuple[TableColumn, ...]:
     """Return the columns as reported by SQLite, or by the server if it refuses that query."""
     try:
-        rows = await _rows(db, _COLUMNS, name)
+        rows = await _rows(db, _COLUMNS, name, columns=5)
     except StatementRefused:
         found = await db.exec(_METADATA, name)
         return _parse_metadata(found) if isinstance(found, Rowset) else ()
@@ -106,11 +108,18 @@ def _parse_metadata(found: Rowset) -> tuple[TableColumn, ...]:
     )
 
 
-async def _rows(db: Client, sql: str, *parameters: Value) -> Sequence[tuple[Value, ...]]:
+async def _rows(db: Client, sql: str, *parameters: Value, columns: int) -> Sequence[tuple[Value, ...]]:
     found = await db.exec(sql, *parameters)
     if not isinstance(found, Rowset):
         raise RemoteProtocolError("a SELECT is not answered with a rowset")
-    return found.rows
+    return checked_rows(found.rows, columns)
+
+
+def checked_rows(rows: Sequence[tuple[Value, ...]], columns: int) -> Sequence[tuple[Value, ...]]:
+    """Return the rows of an answer. Raise RemoteProtocolError if they have other columns than were selected."""
+    if rows and len(rows[0]) != columns:
+        raise RemoteProtocolError(f"a SELECT of {columns} columns is answered with {len(rows[0])}")
+    return rows
 
 
 def _int(value: Value) -> int:

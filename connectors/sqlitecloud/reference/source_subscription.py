@@ -125,8 +125,13 @@ class SqliteCloudSourceSubscription:
     async def _describe(self, db: Client) -> None:
         found = await db.exec(_COLUMNS, self._stream)
         rows = found.rows if isinstance(found, Rowset) else []
-        columns: list[dict[str, Any]] = [dict(zip(_COLUMN_FIELDS, row, strict=True)) for row in rows]
-        own = sorted((column for column in columns if column["pk"]), key=lambda column: int(column["pk"]))
+        try:
+            columns: list[dict[str, Any]] = [dict(zip(_COLUMN_FIELDS, row, strict=True)) for row in rows]
+            own = sorted((column for column in columns if column["pk"]), key=lambda column: int(column["pk"]))
+        except (TypeError, ValueError) as error:
+            raise RemoteProtocolError(
+                "a table is described by other values than were selected"
+            ) from error
         keys = self._table.keys or [column["name"] for column in own]
         if not columns or not keys:
             raise SourceRefused(code="no-key", text="there is no such table, or it has no key", stream=self._stream)
@@ -175,7 +180,10 @@ class SqliteCloudSourceSubscription:
         """Return the message if it is from our own channel; None otherwise."""
         if self._channel.encode() not in notification.text:
             return None
-        message = json.loads(notification.text)
+        try:
+            message = json.loads(notification.text)
+        except ValueError:
+            return None
         is_own = message.get("channel") == self._channel and message.get("payload") in self._echoes
         return str(message["payload"]) if is_own else None
 

@@ -111,10 +111,10 @@ def test_a_receiver_that_cannot_listen_takes_the_feed_from_nobody(places, is_fre
         await other.wait_closed()
         if not is_freed:
             stop.set()
-        return logged[0]["event"], await task
+        return logged[0], await task
 
     event, last = asyncio.run(beside_another())
-    assert event == "the address is in use: by another receiver of this feed, or another program"
+    assert (event["event"], "in use" in event["reason"]) == ("cannot listen yet", True)
     assert (last, [each["mark"] for each in marks(places)]) == ((2, ["opened", "closed"]) if is_freed else (None, []))
 
 
