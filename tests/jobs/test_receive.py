@@ -272,7 +272,6 @@ import os, signal, sys, threading
 import pyarrow
 import silverfold.pipelines.landing.sink, silverfold.pipelines.landing.writer
 from silverfold.jobs.cli import main_of
-from tests.support.polling import tries, wait_until
 
 commits = 0
 

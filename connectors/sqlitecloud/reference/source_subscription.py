@@ -129,9 +129,7 @@ class SqliteCloudSourceSubscription:
             columns: list[dict[str, Any]] = [dict(zip(_COLUMN_FIELDS, row, strict=True)) for row in rows]
             own = sorted((column for column in columns if column["pk"]), key=lambda column: int(column["pk"]))
         except (TypeError, ValueError) as error:
-            raise RemoteProtocolError(
-                "a table is described by other values than were selected"
-            ) from error
+            raise RemoteProtocolError("a table is described by other values than were selected") from error
         keys = self._table.keys or [column["name"] for column in own]
         if not columns or not keys:
             raise SourceRefused(code="no-key", text="there is no such table, or it has no key", stream=self._stream)

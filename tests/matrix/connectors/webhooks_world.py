@@ -116,7 +116,7 @@ class WildOrders(Orders):
         return self._inserted(range(self._last - count + 1, self._last + 1))
 
     def _inserted(self, keys: range | list[int]) -> bytes:
-        rows = [self._drawn() for _ in keys]
+        rows = [self._random_fields() for _ in keys]
         names = list(rows[0])
         if self._choice["inserts"] == "partial" and (self.posted or self._choice["columns"] == "come up"):
             names = self._wild.sample(names, self._wild.randint(0, len(names)))
@@ -126,7 +126,7 @@ class WildOrders(Orders):
         return self._body("insert", sent)
 
     def _update(self, key: int) -> bytes:
-        drawn = self._drawn()
+        drawn = self._random_fields()
         names = self._wild.sample(list(drawn), self._wild.randint(1, len(drawn)))
         sent = {**_keys(key), **{name: drawn[name] for name in names}}
         self.rows[key] = {**self.rows[key], **sent}
@@ -136,10 +136,10 @@ class WildOrders(Orders):
         del self.rows[key]
         return self._body("delete", [_keys(key)])
 
-    def _drawn(self) -> Row:
+    def _random_fields(self) -> Row:
         bodies = (*_BODIES, *(() if self._choice["blob"] == "text" else _WILD_BODIES))
         return {
-            **super()._drawn(),
+            **super()._random_fields(),
             "note": self._wild.choice(_NOTES),
             "amount": self._wild.choice(_AMOUNTS),
             "body": self._wild.choice([None, *bodies]),
