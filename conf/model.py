@@ -225,10 +225,13 @@ class Settings(Strict):
             )
         is_folder = not separator and not warehouse.startswith("dbfs:")
         path = str(Path(warehouse).absolute()) if is_folder else warehouse
-        unusable = _UNUSABLE_IN_URLS if separator else _UNUSABLE_IN_URLS + _UNUSABLE_IN_FOLDERS
+        if scheme == "file" and separator and not rest.startswith("/"):
+            raise ValueError("a folder's path: behind file:// there is no host, but the path from / on")
+        is_local = is_folder or scheme == "file"
+        unusable = _UNUSABLE_IN_URLS + _UNUSABLE_IN_FOLDERS if is_local else _UNUSABLE_IN_URLS
         if refused := sorted({repr(c)[1:-1] for c in path if c in unusable or ord(c) < ord(" ") or c == "\x7f"}):
             kind, where = ("a URL", "it") if separator else ("a folder", f"its path {path!r}")
-            raise ValueError(f"{kind} without {' '.join(refused)} in {where}, which delta-rs cannot address")
+            raise ValueError(f"{kind} without {' '.join(refused)} in {where}, which delta-rs and Spark read otherwise")
         if is_folder and any(len(os.fsencode(part)) > _LONGEST_PART for part in Path(path).parts):
             raise ValueError(f"a folder none of whose names has more than {_LONGEST_PART} bytes")
         return warehouse

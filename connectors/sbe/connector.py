@@ -20,6 +20,7 @@ from silverfold.connectors.sbe.options import SbeOptions, SbeTable
 from silverfold.connectors.sbe.protocol.schemas import BUILTIN, feed_schema, read_schema, stream_of, template_of
 from silverfold.connectors.sbe.receiver.changed import source_change
 from silverfold.connectors.verification import ReferenceReader, SourceSubscription
+from silverfold.connectors.wire.framing.known import FRAMINGS
 from silverfold.connectors.wire.sbe.schema.model import Schema
 
 
@@ -71,6 +72,12 @@ class SbeConnector:
         if framing.length is None and framing.unframed == "whole" and not feed.address.startswith(FILE):
             what = "how messages stand in a stream, such as sofh: whole is for a file that is one message"
             yield Problem("options.framing", "whole", what)
+        if framing.packet.size and framing.per_packet == "until-end":
+            name = next(
+                (name for name, known in FRAMINGS.items() if known == framing), "packets that end with the input"
+            )
+            what = "a framing whose packets say how many messages they have, as memx: others end with their datagrams"
+            yield Problem("options.framing", name, f"{what}, which neither a connection nor a file shows")
         try:
             schema = _schema(feed)
         except SchemaError as error:

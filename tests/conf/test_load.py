@@ -256,6 +256,8 @@ def test_of_sparks_options_some_may_be_secrets(tmp_path):
             f'warehouse = "/w/{"x" * 256}"\n',
             f"warehouse: found '/w/{'x' * 256}', allowed: a folder none of whose names has more than",
         ),
+        ('warehouse = "file:///w%20x"\n', "warehouse: found 'file:///w%20x', allowed: a URL without % in it, which"),
+        ('warehouse = "file://lake/w"\n', "warehouse: found 'file://lake/w', allowed: a folder's path: behind file://"),
         ('warehouse = "s3://lake/w?x"\n', "warehouse: found 's3://lake/w?x', allowed: a URL without ? in it, which"),
         ('warehouse = "zz://x/y"\n', "warehouse: found 'zz://x/y', allowed: a folder, or a URL of file, s3, "),
     ],

@@ -246,6 +246,11 @@ def test_a_framing_can_be_described_by_a_table(capsys, tmp_path):
             "options.framing: found 'whole', allowed: how messages stand in a stream, such as sofh: whole is for",
         ),
         ('"action"', '"action"\nabsent = "listed"', "absent = listed without keys"),
+        (
+            'framing = "sofh"',
+            'framing = "b3-umdf"',
+            "options.framing: found 'b3-umdf', allowed: a framing whose packets",
+        ),
         ('framing = "sofh"', "framing = { size = 1 }", "options.framing.size: found 1, allowed: "),
         ("[tables.Trade]", "[tables.Trades]", "tables.Trades.template: found 'Trades', allowed: one of Security, "),
         ('"BookUpdate"', '"Book"', "tables.book.template: found 'Book', allowed: one of Security, BookUpdate, Trade"),

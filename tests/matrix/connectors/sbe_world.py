@@ -28,7 +28,7 @@ _OF_TRADES = ("last", "trades")
 SPACE = Space(
     feed={
         "place": ("tcp", "file"),
-        "framing": ("sofh", "cme-mdp3", "b3-umdf", "memx", "coinbase-orders", "deephaven", "packed"),
+        "framing": ("sofh", "b3", "coinbase-market-data", "memx", "coinbase-orders", "deephaven", "packed"),
         # versions of the messages; upgrade: the schema is replaced by its next version, then the writer follows
         "versions": ("same", "older", "mixed", "newer", "upgrade"),
         "notes": ("good", "bad"),

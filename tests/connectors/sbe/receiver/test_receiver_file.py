@@ -79,7 +79,7 @@ def meanwhile(rests):
     return lambda one, sink, *steps, resume=None: asyncio.run(run(one, sink, resume or Resume(1), steps))
 
 
-@pytest.mark.parametrize("framing", ["sofh", "memx", "b3-umdf"])
+@pytest.mark.parametrize("framing", ["sofh", "memx", "coinbase-market-data"])
 def test_a_file_is_read_on_from_where_the_last_epoch_ended_and_no_message_lands_twice(
     tmp_path: Path, stopped_at_the_end, framing: str
 ):
@@ -103,7 +103,7 @@ def test_a_file_is_read_on_from_where_the_last_epoch_ended_and_no_message_lands_
     assert sink.marks == []
 
 
-@pytest.mark.parametrize("framing", ["sofh", "memx", "b3-umdf", "packed"])
+@pytest.mark.parametrize("framing", ["sofh", "memx", "coinbase-market-data", "packed"])
 def test_an_epoch_goes_on_over_the_end_of_its_file_and_a_message_that_is_begun_waits_for_its_rest(
     tmp_path: Path, meanwhile, framing: str
 ):
