@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from silverfold.conf.errors import ConfigError
 from silverfold.pipelines.landing.ranges import merge_adjacent
 from silverfold.pipelines.places import Place
-from silverfold.pipelines.store import create_table, open_table
+from silverfold.pipelines.store import create_table, naming_the_store, open_table
 
 SCHEMA = pa.schema(
     [
@@ -60,8 +60,11 @@ def each_lost(place: Place) -> list[tuple[int, int]]:
 
     Raises StoreUnavailable.
     """
-    table, apart, end = open_table(place), [], -1
-    for first, last in sorted(_lost_in(table), key=itemgetter(1)) if table is not None else []:
+    with naming_the_store(place, of_its_log=True):
+        table = open_table(place)
+        known = [] if table is None else _lost_in(table)
+    apart, end = list[tuple[int, int]](), -1
+    for first, last in sorted(known, key=itemgetter(1)):
         if last > end:
             apart.append((max(first, end + 1), last))
             end = last
@@ -92,8 +95,9 @@ def retained_from(place: Place, feed: str) -> int:
     Raises:
         StoreUnavailable: The table's log cannot be read now.
     """
-    table = open_table(place)
-    found = None if table is None else table.transaction_version(retention_id(feed))
+    with naming_the_store(place, of_its_log=True):
+        table = open_table(place)
+        found = None if table is None else table.transaction_version(retention_id(feed))
     return 0 if found is None else found
 
 
