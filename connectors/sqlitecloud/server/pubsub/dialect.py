@@ -60,7 +60,7 @@ class Dialect:
         words: The reserved words.
         old_key: Whether an UPDATE always includes the old key, or only when the key changed.
         null: Whether NULL is written, or the column omitted.
-        blob: The encoding of BLOBs; ``text`` writes one character per byte.
+        blob: The encoding of BLOBs; ``text`` writes them as UTF-8, U+FFFD for bytes that are none.
         large_integers: The encoding of integers that a double cannot represent.
     """
 
@@ -146,7 +146,7 @@ def _blob(dialect: Dialect, value: bytes) -> str | None:
         case "hex":
             return _text(value.hex())
         case "text":
-            return _text(value.decode("latin-1"))
+            return _text(value.decode(errors="replace"))
         case "absent":
             return None
 
