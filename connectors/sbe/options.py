@@ -66,7 +66,8 @@ class SbeTable(Table):
         with_: Setting ``with``: of what encloses the entries, which columns their rows have; None for all fields.
         groups: What becomes of groups inside: columns of arrays, or nothing.
         decimals: Composites of a mantissa and a constant exponent from -38 to 0 are decimals, not structs.
-        timestamps: Times whose unit the schema knows are timestamps, not numbers.
+        timestamps: Fields that are called UTCTimestamp, by semantic type or type, are timestamps, not numbers: in their
+            `timeUnit`, nanoseconds without one.
         sets: Sets are lists of names, or integers.
         text: Bytes that are not text in their charset make a frame unreadable, or become U+FFFD.
         unknown_values: What an enum's column has for a value that the schema does not know: what was sent, as text (of
