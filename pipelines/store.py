@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +19,7 @@ from silverfold.conf.errors import StoreUnavailable
 from silverfold.pipelines.places import Place, recovery_advice
 
 if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
     from pyarrow.fs import FileSystem
 
 _T = TypeVar("_T")
@@ -27,6 +29,9 @@ _SMALL = 16 << 20
 
 _LOG_FILE = re.compile(r'ParsedLogPath \{.*?filename: "([^"]*)".*?file_type: \w+ \}')
 """A log file as formatted in delta-rs's errors."""
+
+_GONE = re.compile(r"\[Errno 2\] Failed to open local file '(.*)'\. Detail: .*")
+"""A file that Arrow lacks, as its errors have it."""
 
 _OF_THEIRS = " This is a kernel bug, please report."
 """Text that delta-rs appends for a damaged log."""
@@ -69,6 +74,19 @@ def files_of(place: Place) -> FileSystem:
     if place.local is not None:
         return fs.SubTreeFileSystem(str(place.local), fs.LocalFileSystem())
     return fs.PyFileSystem(DeltaStorageHandler(place.url, dict(place.storage_options)))
+
+
+def dataset_of(table: DeltaTable, *, file_pruning_predicate: str | None = None) -> Dataset:
+    """Return a table as an Arrow dataset.
+
+    Arrow reads local files itself. delta-rs's own file system is written in Python, and a thread of Arrow's that closes
+    a file by it while the interpreter ends aborts the process.
+    """
+    from pyarrow import fs  # noqa: PLC0415 - receivers need not load it
+
+    scheme, _, path = table.table_uri.partition("://")
+    local = fs.SubTreeFileSystem(unquote(path), fs.LocalFileSystem()) if scheme == "file" else None
+    return table.to_pyarrow_dataset(filesystem=local, file_pruning_predicate=file_pruning_predicate)
 
 
 def count_rows(table: DeltaTable) -> int | None:
@@ -149,7 +167,7 @@ def naming_the_store(place: Place | str, *, of_its_log: bool = False) -> Iterato
         yield
     except (DeltaError, OSError, pa.ArrowException) as error:
         first = next(iter(str(error).splitlines()), type(error).__name__)  # the stack of delta-rs follows
-        first = _LOG_FILE.sub(r"\1", first).removesuffix(_OF_THEIRS).rstrip(".")
+        first = _LOG_FILE.sub(r"\1", _GONE.sub(r"\1 not found", first)).removesuffix(_OF_THEIRS).rstrip(".")
         message = f"its log cannot be read: {first}" if of_its_log else first
         raise StoreUnavailable("; ".join((f"{place}: {message}", *_advice(str(place), first, of_its_log)))) from error
 

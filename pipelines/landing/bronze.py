@@ -20,7 +20,7 @@ from silverfold.connectors.base import ControlFrame, Cut, Kind
 from silverfold.pipelines.landing.bronze_table import SCHEMA, actions, last_landed
 from silverfold.pipelines.landing.frame_sizes import FrameSizes
 from silverfold.pipelines.places import Place
-from silverfold.pipelines.store import naming_the_store, open_table
+from silverfold.pipelines.store import dataset_of, naming_the_store, open_table
 
 SMALL_COLUMNS = ("frame_seq", "epoch", "received_at", "stream", "kind", "boundary")
 STREAM_COLUMNS = ("frame_seq", "epoch", "kind", "boundary", "body")
@@ -249,7 +249,7 @@ def _files(table: DeltaTable, wanted: pc.Expression, *, within: tuple[int, int])
     first, last = within
     stated = actions(table).select(["path", "min.frame_seq", "max.frame_seq"])
     bounds = {path: (least, most) for path, least, most in zip(*(c.to_pylist() for c in stated), strict=True)}
-    near = table.to_pyarrow_dataset(file_pruning_predicate=f"frame_seq >= {first} AND frame_seq <= {last}")
+    near = dataset_of(table, file_pruning_predicate=f"frame_seq >= {first} AND frame_seq <= {last}")
     fragments = near.get_fragments(filter=wanted)
     return sorted((_File(*bounds[fragment.path], fragment) for fragment in fragments), key=itemgetter(0))
 

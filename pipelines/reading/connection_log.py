@@ -19,7 +19,7 @@ from silverfold.conf.text import in_one_line
 from silverfold.connectors.base import Kind
 from silverfold.pipelines.landing.batch import WARNING
 from silverfold.pipelines.places import Place
-from silverfold.pipelines.store import naming_the_store, open_table
+from silverfold.pipelines.store import dataset_of, naming_the_store, open_table
 
 CLOSED = "closed"
 
@@ -70,7 +70,7 @@ def epoch_marks(bronze: Place, epoch: int) -> EpochMarks:
     if table is None:
         return EpochMarks(None, {})
     with naming_the_store(bronze):
-        frames = table.to_pyarrow_dataset()
+        frames = dataset_of(table)
         of_epoch = (ds.field("kind") == Kind.MARK.value) & (ds.field("epoch") == epoch)
         found = frames.to_table(columns=["frame_seq", "stream"], filter=of_epoch)
         ends = found.group_by("stream").aggregate([("frame_seq", "min"), ("frame_seq", "max")]).to_pylist()

@@ -37,7 +37,7 @@ from silverfold.pipelines.landing.bronze_table import SCHEMA, lost_from, retaine
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.planning.rules import StreamRules
 from silverfold.pipelines.planning.updates import UPDATE, Frames, UpdateFinder, Updates, by_stream, read_frames
-from silverfold.pipelines.store import open_table, until_committed
+from silverfold.pipelines.store import dataset_of, open_table, until_committed
 from silverfold.pipelines.upkeep.compaction import claim
 
 _APPEND_ONLY = "delta.appendOnly"
@@ -169,7 +169,7 @@ def _open_for_deletes(bronze: Place) -> DeltaTable:
 def _remove_doubles(bronze: Place, first: int, last: int) -> None:
     table = _open_for_deletes(bronze)
     wanted = (ds.field("frame_seq") >= first) & (ds.field("frame_seq") <= last)
-    frames = table.to_pyarrow_dataset().to_table(columns=SCHEMA.names, filter=wanted).sort_by("frame_seq")
+    frames = dataset_of(table).to_table(columns=SCHEMA.names, filter=wanted).sort_by("frame_seq")
     is_first = np.diff(frames["frame_seq"].to_numpy(), prepend=-1) > 0
     write_deltalake(
         table,
@@ -195,7 +195,7 @@ def _frames_below(table: DeltaTable, retention: Retention) -> pa.Table:
     has_context = ds.field("kind").isin([Kind.CONTROL.value, Kind.MARK.value])
     is_standalone = ds.field("boundary") == Boundary.NONE.value
     below = (ds.field("frame_seq") < retention.floor) & (ds.field("epoch") >= retention.epoch)
-    found = table.to_pyarrow_dataset().to_table(columns=SCHEMA.names, filter=below & has_context & is_standalone)
+    found = dataset_of(table).to_table(columns=SCHEMA.names, filter=below & has_context & is_standalone)
     return found.sort_by("frame_seq").cast(SCHEMA)
 
 
