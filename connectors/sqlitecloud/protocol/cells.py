@@ -25,7 +25,7 @@ _FLOAT_BYTES: Final = b"0123456789.eE+-"
 """Characters of a float that Python and ``strtod`` parse alike, if Python parses it at all."""
 
 _INTEGER_TEXT: Final = re.compile(rb"-?[0-9]{1,19}")
-_NAMED: Final = re.compile(rb"[+-]?(?:inf(?:inity)?|nan)", re.IGNORECASE)
+_NAMED: Final = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
 _HEX: Final = re.compile(rb"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]{1,6})?", re.IGNORECASE)
 _LENGTH: Final = re.compile(rb"[0-9]{1,19}")
 

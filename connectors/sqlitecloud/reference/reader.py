@@ -92,7 +92,8 @@ class SqliteCloudReferenceReader:
 
     def _snapshot_changes(self, position: int, body: bytes) -> Iterator[ReferenceChange]:
         selected = selected_rows(body, max_frame_bytes=self.options.max_frame_bytes)
-        if selected.rows and selected.width != len(self.columns):
+        is_other = selected.names is not None and list(selected.names) != list(self.columns)
+        if selected.rows and (is_other or selected.width != len(self.columns)):
             raise RemoteProtocolError("a snapshot's rows are not as described", stream=self.stream)
         for cells in selected.rows:
             row = {

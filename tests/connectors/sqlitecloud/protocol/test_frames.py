@@ -170,6 +170,7 @@ def test_numbers_are_read_as_strtod_and_strtoll_read_them(text, value):
 NO_NUMBERS = [
     *[b":1_0 ", b":+1 ", b":\t1 ", b":--1 ", b":1.0 ", b":-9223372036854775809 ", b":1\xc2\xb2 ", b"_0 "],
     *[b",1_0 ", b",\t1 ", b",1\n ", b",e ", b",1e ", b",0x ", b",0x1p ", b",nanx ", b", ", b",1,5 ", b",--1 "],
+    *[b",nan ", b",-NaN "],
 ]
 
 

@@ -1,13 +1,17 @@
 """A watch of one table against the true server: a snapshot as of one moment, then every commit as an update."""
 
+import json
 from dataclasses import replace
 
 import apsw
 import pytest
 
 from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
-from silverfold.connectors.base import Feed
+from silverfold.connectors.base import ControlFrame, Feed
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.protocol.encode import encode_rowset
+from silverfold.connectors.sqlitecloud.protocol.messages import Column, Rowset
+from silverfold.connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
 from silverfold.connectors.sqlitecloud.reference.source_subscription import SqliteCloudSourceSubscription
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
@@ -120,3 +124,13 @@ def test_a_watch_leaves_no_channel_behind(tmp_path):
             peer.ask("USE DATABASE shop.db;")
             assert peer.ask("LIST CHANNELS") == []
     assert apsw.Connection(str(path)).pragma("integrity_check") == "ok"
+
+
+def test_rows_of_other_columns_than_were_described_are_not_those_of_the_table():
+    reader = SqliteCloudReferenceReader("foo", SqliteCloudTable(), SqliteCloudOptions())
+    columns = [{"name": "id", "type": "TEXT", "hidden": 0}, {"name": "v", "type": "TEXT", "hidden": 0}]
+    description = {"table": "foo", "columns": columns, "keys": ["id"]}
+    reader.control(ControlFrame(0, 1, "foo", json.dumps(description).encode()))
+    rows = encode_rowset(Rowset((Column("id"), Column("w")), [("a", "b")]))
+    with pytest.raises(RemoteProtocolError, match="not as described"):
+        list(reader.changes(1, [(0, rows)]))
