@@ -72,7 +72,7 @@ def files_of(place: Place) -> FileSystem:
     from pyarrow import fs  # noqa: PLC0415 - as above
 
     if place.local is not None:
-        return fs.SubTreeFileSystem(str(place.local), fs.LocalFileSystem())
+        return _local_files(str(place.local))
     return fs.PyFileSystem(DeltaStorageHandler(place.url, dict(place.storage_options)))
 
 
@@ -82,11 +82,15 @@ def dataset_of(table: DeltaTable, *, file_pruning_predicate: str | None = None) 
     Arrow reads local files itself. delta-rs's own file system is written in Python, and a thread of Arrow's that closes
     a file by it while the interpreter ends aborts the process.
     """
+    scheme, _, path = table.table_uri.partition("://")
+    local = _local_files(unquote(path)) if scheme == "file" else None
+    return table.to_pyarrow_dataset(filesystem=local, file_pruning_predicate=file_pruning_predicate)
+
+
+def _local_files(folder: str) -> FileSystem:
     from pyarrow import fs  # noqa: PLC0415 - receivers need not load it
 
-    scheme, _, path = table.table_uri.partition("://")
-    local = fs.SubTreeFileSystem(unquote(path), fs.LocalFileSystem()) if scheme == "file" else None
-    return table.to_pyarrow_dataset(filesystem=local, file_pruning_predicate=file_pruning_predicate)
+    return fs.SubTreeFileSystem(folder, fs.LocalFileSystem())
 
 
 def count_rows(table: DeltaTable) -> int | None:

@@ -19,8 +19,7 @@ Rules:
   the floor.
 
 So a table's rows, `_position` apart (a snapshot leaves equal rows unwritten), do not depend on when, or in how many
-cuts, the plan was carried out. A snapshot and its overlay up to
-its own end are never split, nor is any single update.
+cuts, the plan was carried out. A snapshot and its overlay up to its own end are never split, nor is any single update.
 """
 
 from __future__ import annotations
