@@ -23,7 +23,8 @@ def completed(net: DataFrame, before: DataFrame, *, upsert: bool) -> DataFrame:
 
     Returns:
         ``key``, ``op`` (``insert`` or ``delete``), ``position``, ``before`` (NULL where the table has none) and
-        ``after`` (NULL for a delete), both of the type of ``before.row``.
+        ``after`` (NULL for a delete), both of the type of ``before.row``; ``changed`` is false for an outside row
+        without a net change.
     """
     row = struct_type(before, "row")
     old = before.select(
@@ -41,6 +42,7 @@ def completed(net: DataFrame, before: DataFrame, *, upsert: bool) -> DataFrame:
         F.coalesce("position", "was_at").alias("position"),
         F.when(~F.coalesce("outside", F.lit(False)), F.col("before")).alias("before"),
         after.alias("after"),
+        (~untouched).alias("changed"),
     )
 
 

@@ -19,8 +19,8 @@ def by_keys(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
     """Turn completed rows (`transforms.complete_rows`) into rows keyed by ``keys``. Lazy; one shuffle.
 
     Returns:
-        ``key``, ``op``, ``position``, ``after`` and ``claims``, the number of rows at the key after the cut. If there
-        are several, ``position`` and ``after`` are those of the last.
+        ``key``, ``op``, ``position``, ``after``, ``changed`` and ``claims``, the number of rows at the key after the
+        cut. If there are several, ``position`` and ``after`` are those of the last.
     """
     is_leaving = F.col("before").isNotNull() & (
         F.col("after").isNull() | ~_key_of("before", keys).eqNullSafe(_key_of("after", keys))
@@ -30,16 +30,20 @@ def by_keys(rows: DataFrame, *, keys: Sequence[str]) -> DataFrame:
     arrival = F.struct(_key_of("after", keys).alias("key"), "position", F.col("after").alias("after"))
     steps = F.array_compact(F.array(F.when(is_leaving, removal), F.when(F.col("after").isNotNull(), arrival)))
     grouped = (
-        rows.select(F.explode(steps).alias("step"))
+        rows.select("changed", F.explode(steps).alias("step"))
         .groupBy("step.key")
-        .agg(F.count("step.after").alias("claims"), F.max_by("step", _last_of_those("step")).alias("step"))
+        .agg(
+            F.count("step.after").alias("claims"),
+            F.max_by("step", _last_of_those("step")).alias("step"),
+            F.bool_or("changed").alias("changed"),
+        )
     )
     op = F.when(F.col("claims") == 0, F.lit(DELETE)).otherwise(F.lit(INSERT))
-    return grouped.select("key", op.alias("op"), "step.position", "step.after", "claims")
+    return grouped.select("key", op.alias("op"), "step.position", "step.after", "changed", "claims")
 
 
 def snapshot_by_keys(net: DataFrame, *, keys: Sequence[str]) -> DataFrame:
-    """Return the rows of a snapshot, at most one per key, in the form of `by_keys`. Lazy; one shuffle.
+    """Return the rows of a snapshot, at most one per key, as `by_keys` without ``changed``. Lazy; one shuffle.
 
     Args:
         net: Columns ``position`` and ``after``.

@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from silverfold.conf.model import Expectation
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenTable
+from silverfold.pipelines.applying.cuts import last_cuts
 from silverfold.pipelines.reading.status import read_status
 from silverfold.pipelines.reading.views import register_views
 from silverfold.pipelines.upkeep.rebuild import Rebuild
@@ -64,6 +65,22 @@ def test_a_row_that_fails_a_rule_is_kept_out_until_a_change_of_some_columns_mend
     assert built.land_and_build(history) == {}
     assert {key: (row["Sym"], row["Qty"]) for key, row in built.rows("t").items()} == {1: ("MSFT", 50), 2: ("BIG", 20)}
     assert query_rows(built, "SELECT * FROM t__aside") == []
+
+
+@pytest.mark.parametrize("keys", [(), ("Sym",)])
+def test_rows_that_stay_in_the_side_table_do_not_count_as_ignored(
+    spark: SparkSession, warehouse: Path, keys: tuple[str, ...]
+) -> None:
+    built, history = market(spark, warehouse, keys=keys, expect={"small": rule("Qty < 100", "quarantine")})
+    history.update("t", modified={1: {"Qty": 500}})
+    assert built.land_and_build(history) == {}
+    history.update("t", modified={2: {"Qty": 21}})
+    assert built.land_and_build(history) == {}
+
+    cut = last_cuts(built.places, built.feed.name)["t"]
+    assert (cut.inserted, cut.updated, cut.deleted, cut.ignored) == (0, 1, 0, 0)
+    assert [row["Qty"] for row in built.rows("t").values()] == [21]
+    assert query_rows(built, "SELECT Sym, Qty FROM t__aside") == [("AAPL", 500)]
 
 
 @pytest.mark.nightly
