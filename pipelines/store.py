@@ -33,6 +33,9 @@ _LOG_FILE = re.compile(r'ParsedLogPath \{.*?filename: "([^"]*)".*?file_type: \w+
 _GONE = re.compile(r"\[Errno 2\] Failed to open local file '(.*)'\. Detail: .*")
 """A file that Arrow lacks, as its errors have it."""
 
+_CAUSE = re.compile(r"↳\S* (.*) \(os error \d+\)")
+"""The operating system's error, such as a full disk, which delta-rs lists in a line below those it caused."""
+
 _OF_THEIRS = " This is a kernel bug, please report."
 """Text that delta-rs appends for a damaged log."""
 
@@ -170,9 +173,9 @@ def naming_the_store(place: Place | str, *, of_its_log: bool = False) -> Iterato
     try:
         yield
     except (DeltaError, OSError, pa.ArrowException) as error:
-        first = next(iter(str(error).splitlines()), type(error).__name__)  # the stack of delta-rs follows
+        first = next(iter(str(error).splitlines()), type(error).__name__)  # delta-rs's causes or its stack follow
         first = _LOG_FILE.sub(r"\1", _GONE.sub(r"\1 not found", first)).removesuffix(_OF_THEIRS).rstrip(".")
-        message = f"its log cannot be read: {first}" if of_its_log else first
+        message = ": ".join([*(["its log cannot be read"] if of_its_log else []), first, *_CAUSE.findall(str(error))])
         raise StoreUnavailable("; ".join((f"{place}: {message}", *_advice(str(place), first, of_its_log)))) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ from deltalake import write_deltalake
 
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.pipelines.places import Place
-from silverfold.pipelines.store import open_table, skipping_bounds
+from silverfold.pipelines.store import naming_the_store, open_table, skipping_bounds
 from silverfold.pipelines.verifying.silver_rows import SilverRows
 
 
@@ -69,6 +70,18 @@ def test_a_damaged_data_file_is_no_damaged_log(place: Place, content: bytes) -> 
     with pytest.raises(StoreUnavailable) as raised:
         SilverRows(place, table).table()
     assert "log" not in str(raised.value).removeprefix(place.url)
+
+
+def test_a_write_that_the_system_refuses_is_told_with_its_reason(place: Place) -> None:
+    table = open_table(place)
+    assert table is not None
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, limit[1]))
+    try:
+        with pytest.raises(StoreUnavailable, match=r"^[^\n]*: File too large$"), naming_the_store(place):
+            table.alter.set_table_properties({"a.b": "c"}, raise_if_not_exists=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
 
 
 @pytest.mark.parametrize("folder", [".", "_delta_log"])
