@@ -22,33 +22,40 @@ from silverfold.connectors.sqlitecloud.protocol.landed.control import Descriptio
 
 @dataclass(frozen=True)
 class Context:
-    """Descriptions by stream and epoch, each with its position, in order. Small and picklable."""
+    """Descriptions by stream and epoch, each with its position, in order; an unreadable one is the reason, as text.
 
-    descriptions: Mapping[tuple[str, int], tuple[tuple[int, Description], ...]]
+    Small and picklable.
+    """
+
+    descriptions: Mapping[tuple[str, int], tuple[tuple[int, Description | str], ...]]
 
     def description(self, cut: Cut) -> Description:
         """Return the description from the cut's snapshot, or from the last snapshot before the cut.
 
         Raises:
-            SchemaDrift: The epoch has no readable control frame of the table.
+            SchemaDrift: There is none, or it is unreadable.
         """
         before = cut.last if cut.snapshot_end is None else cut.snapshot_end
         found = [described for at, described in self.descriptions.get((cut.stream, cut.epoch), ()) if at < before]
         if not found:
             raise SchemaDrift(f"epoch {cut.epoch} does not tell its columns", table=cut.stream)
-        return found[-1]
+        described = found[-1]
+        if isinstance(described, str):
+            raise SchemaDrift(f"its columns, as described in epoch {cut.epoch}: {described}", table=cut.stream)
+        return described
 
 
 def read_context(control: Iterable[ControlFrame]) -> Context:
-    """Collect the descriptions in control frames. Unreadable frames are skipped."""
-    descriptions: dict[tuple[str, int], tuple[tuple[int, Description], ...]] = {}
+    """Collect the descriptions in control frames."""
+    descriptions: dict[tuple[str, int], tuple[tuple[int, Description | str], ...]] = {}
     for frame in control:
         if frame.stream is None:
             continue
+        described: Description | str
         try:
             described = read_description(frame.body)
-        except WireError:
-            continue
+        except WireError as error:
+            described = str(error)
         at = (frame.stream, frame.epoch)
         descriptions[at] = (*descriptions.get(at, ()), (frame.frame_seq, described))
     return Context(descriptions)

@@ -13,13 +13,13 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Final
 
-from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable, StatementRefused
+from silverfold.conf.errors import SourceRefused, SourceUnavailable, StatementRefused
 from silverfold.connectors.base import Frame, FrameSink, mark
 from silverfold.connectors.common.tasks import until_first_ends
-from silverfold.connectors.sqlitecloud.client.client import Client, rows_of
+from silverfold.connectors.sqlitecloud.client.client import Client
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
-from silverfold.connectors.sqlitecloud.protocol.messages import ReplyReceived, Rowset, Value
+from silverfold.connectors.sqlitecloud.protocol.messages import ChunkReceived, ChunksEnded, Value
 from silverfold.connectors.sqlitecloud.receiver import bronze_frames
 from silverfold.connectors.sqlitecloud.receiver.attempts import TableAttempts
 from silverfold.connectors.sqlitecloud.receiver.epoch import Epoch
@@ -206,9 +206,11 @@ class LiveEpoch:
             last, count = None, 0
             async with aclosing(self._db.parts(sql, *parameters, patience=SELECT_PATIENCE)) as parts:
                 async for part in parts:
-                    if isinstance(part, ReplyReceived) and not isinstance(part.reply, Rowset):
-                        raise RemoteProtocolError("a SELECT is not answered with a rowset")
-                    rows = checked_rows(rows_of(part), len(described.names))
+                    if isinstance(part, ChunksEnded):
+                        rows: Sequence[tuple[Value, ...]] = ()
+                    else:
+                        answer = part.chunk if isinstance(part, ChunkReceived) else part.reply
+                        rows = checked_rows(answer, len(described.names))
                     count += len(rows)
                     last = rows[-1] if rows else last
                     yield rows, part.frame

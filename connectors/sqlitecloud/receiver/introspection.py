@@ -12,7 +12,7 @@ from silverfold.conf.errors import RemoteProtocolError, SourceRefused, Statement
 from silverfold.connectors.sqlitecloud.client.client import Client
 from silverfold.connectors.sqlitecloud.options import SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
-from silverfold.connectors.sqlitecloud.protocol.messages import Rowset, Value
+from silverfold.connectors.sqlitecloud.protocol.messages import Rowset, RowsetChunk, Value
 from silverfold.connectors.sqlitecloud.protocol.statements import quote_identifier
 
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
@@ -109,17 +109,20 @@ def _parse_metadata(found: Rowset) -> tuple[TableColumn, ...]:
 
 
 async def _rows(db: Client, sql: str, *parameters: Value, columns: int) -> Sequence[tuple[Value, ...]]:
-    found = await db.exec(sql, *parameters)
-    if not isinstance(found, Rowset):
+    return checked_rows(await db.exec(sql, *parameters), columns)
+
+
+def checked_rows(answer: object, columns: int) -> Sequence[tuple[Value, ...]]:
+    """Return the rows of a SELECT's answer, or of a chunk of it.
+
+    Raises:
+        RemoteProtocolError: It is no rowset, or has other columns than were selected.
+    """
+    if not isinstance(answer, Rowset | RowsetChunk):
         raise RemoteProtocolError("a SELECT is not answered with a rowset")
-    return checked_rows(found.rows, columns)
-
-
-def checked_rows(rows: Sequence[tuple[Value, ...]], columns: int) -> Sequence[tuple[Value, ...]]:
-    """Return the rows of an answer. Raise RemoteProtocolError if they have other columns than were selected."""
-    if rows and len(rows[0]) != columns:
-        raise RemoteProtocolError(f"a SELECT of {columns} columns is answered with {len(rows[0])}")
-    return rows
+    if answer.rows and len(answer.rows[0]) != columns:
+        raise RemoteProtocolError(f"a SELECT of {columns} columns is answered with {len(answer.rows[0])}")
+    return answer.rows
 
 
 def _int(value: Value) -> int:

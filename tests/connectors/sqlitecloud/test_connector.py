@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,12 @@ def test_an_epoch_that_does_not_tell_its_columns_is_a_drift() -> None:
     )
     with pytest.raises(SchemaDrift):
         context.description(cut(last=10))
+
+
+def test_columns_described_twice_by_one_name_are_why_a_table_holds_whatever_was_described_before() -> None:
+    good = described("foo", {"id": ""}, ["id"])
+    doubled = replace(good, columns=good.columns * 2)
+    context = read_context([control(good, at=5, epoch=2), control(doubled, at=50, epoch=2)])
+    assert context.description(cut(last=40)) == good
+    with pytest.raises(SchemaDrift, match="foo: .*epoch 2: bad_control: two columns have one name"):
+        context.description(cut(last=60))
