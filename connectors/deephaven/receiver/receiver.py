@@ -7,51 +7,19 @@ epochs in a row is therefore suspended for a while (`CircuitBreaker`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from random import Random
-from typing import Final
 
 from silverfold.conf.errors import SourceUnavailable
 from silverfold.connectors.base import Feed, FrameSink, Resume
 from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.common.circuit_breaker import CircuitBreaker
 from silverfold.connectors.common.transport import Connection, connect, parse_address
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from silverfold.connectors.deephaven.protocol.handshake import Expected
 from silverfold.connectors.deephaven.protocol.schemas import load_roles
 from silverfold.connectors.deephaven.protocol.session import Session
 from silverfold.connectors.deephaven.receiver.epoch import Epoch
-
-MAX_BROKEN_EPOCHS: Final = 2
-"""Number of consecutive epochs broken by a stream at which it is suspended."""
-
-
-class CircuitBreaker:
-    """Tracks, across the epochs of a feed, which streams broke them.
-
-    Args:
-        backoffs: Per stream, the lengths of its suspensions: longer each time.
-        clock: Seconds from an arbitrary origin.
-    """
-
-    def __init__(self, backoffs: Mapping[str, Backoff], clock: Callable[[], float]) -> None:
-        self._backoffs, self._clock = backoffs, clock
-        self._consecutive = dict.fromkeys(backoffs, 0)
-        self._suspended_until = dict.fromkeys(backoffs, 0.0)
-
-    def suspension(self, stream: str) -> float:
-        """Return the remaining seconds of the stream's suspension; 0.0 when it is not suspended."""
-        return max(0.0, self._suspended_until[stream] - self._clock())
-
-    def epoch_ended(self, subscribed: Collection[str], broken_by: str | None) -> None:
-        """Record the end of an epoch: the streams subscribed, and the one that broke it, where one can be named."""
-        for stream in subscribed:
-            if stream != broken_by:
-                self._consecutive[stream] = 0
-                self._backoffs[stream].reset()
-        if broken_by is not None:
-            self._consecutive[broken_by] += 1
-            if self._consecutive[broken_by] >= MAX_BROKEN_EPOCHS:
-                self._suspended_until[broken_by] = self._clock() + self._backoffs[broken_by].next_wait()
 
 
 class DeephavenReceiver:
@@ -79,7 +47,7 @@ class DeephavenReceiver:
         )
         tables = [(name, table) for name, table in feed.tables.items() if isinstance(table, DeephavenTable)]
         self._tables = {table.stream(name): table for name, table in tables}
-        self._circuit_breaker = CircuitBreaker(self._backoffs(), clock)
+        self._circuit_breaker = CircuitBreaker(self._backoff, clock)
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
         """Run one epoch; see `connectors.base.Receiver`. Nothing is resumed: tables are sent anew."""
@@ -98,18 +66,21 @@ class DeephavenReceiver:
         finally:
             await connection.close()
             broken_by = epoch.error.stream if epoch.error else None
-            self._circuit_breaker.epoch_ended(epoch.subscribed_streams, broken_by)
+            for stream in epoch.subscribed_streams:
+                if stream != broken_by:
+                    self._circuit_breaker.reset(stream)
+            if broken_by is not None:
+                self._circuit_breaker.trip(broken_by)
 
-    def _backoffs(self) -> dict[str, Backoff]:
-        settings = self._feed.reconnect
-        return {stream: Backoff(settings.first, settings.longest, self._rng) for stream in self._tables}
+    def _backoff(self) -> Backoff:
+        return Backoff(self._feed.reconnect.first, self._feed.reconnect.longest, self._rng)
 
     def _new_epoch(self) -> Epoch:
         return Epoch(
             Session(self._roles, expected=self._expected),
             self._tables,
             suspensions={name: self._circuit_breaker.suspension(name) for name in self._tables},
-            backoffs=self._backoffs(),
+            backoffs={name: self._backoff() for name in self._tables},
             clock=self._clock,
         )
 

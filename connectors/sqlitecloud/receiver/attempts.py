@@ -35,6 +35,7 @@ class TableAttempts:
     Args:
         backoff: The waits between attempts.
         schema: Schema version of the database before the table was listened to; None if the server does not report one.
+        due: Time of the first attempt.
     """
 
     def __init__(
@@ -46,12 +47,13 @@ class TableAttempts:
         *,
         schema: int | None,
         now: float,
+        due: float,
     ) -> None:
         self.stream, self.table = stream, table
         self.schema = schema
         """Schema version before the table was last described. A later version may mean that the table was recreated."""
         self._options, self._backoff = options, backoff
-        self._scheduled_at: float | None = now
+        self._scheduled_at: float | None = due
         self._reconcile_at: float | None = None
         self._described: Description | None = None
         self._window: SnapshotWindow | None = None
@@ -71,6 +73,11 @@ class TableAttempts:
         """The time of the next attempt; None while one is running or if none is scheduled."""
         times = [time for time in (self._scheduled_at, self._reconcile_at) if time is not None]
         return None if self.is_open and not self._from_listening else min(times, default=None)
+
+    @property
+    def is_void(self) -> bool:
+        """Whether the last attempt led to no snapshot."""
+        return self._void_count > 0
 
     @property
     def matcher(self) -> Matcher:

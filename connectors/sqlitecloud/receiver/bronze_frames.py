@@ -17,6 +17,7 @@ snapshot, ``inside``        a frame of the SELECT's result, its end included; ``
 ``logged in``               the session's uuid, host and database
 ``listening``               the tables and channels listened to; from here on nothing is missed
 ``snapshot due``            why a table is read again
+``stream suspended``        snapshots of the table broke two connections in a row: none is tried for some seconds
 ``no schema version``       the server does not report schema changes: a recreated table shows only at a snapshot
 ``table left out``          why a table of the database is not read
 ``unknown stream``          once per epoch for each: a notified table that is not yet captured
@@ -80,6 +81,11 @@ def void(stream: str, reason: str, *, attempts: int, wait: float) -> Frame:
     return mark(
         "snapshot void", stream=stream, level="warning", reason=reason, attempts=attempts, next_in=round(wait, 3)
     )
+
+
+def suspended(stream: str, seconds: float) -> Frame:
+    """Return the mark of a table that is not read for some seconds."""
+    return mark("stream suspended", stream=stream, level="warning", seconds=round(seconds, 3))
 
 
 def left_out(stream: str, refused: SourceRefused) -> Frame:

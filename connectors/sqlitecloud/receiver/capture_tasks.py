@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing, suppress
 from typing import Final
 
-from silverfold.conf.errors import SourceRefused, SourceUnavailable, StatementRefused
+from silverfold.conf.errors import SilverfoldError, SourceRefused, SourceUnavailable, StatementRefused
 from silverfold.connectors.base import Frame, FrameSink, mark
 from silverfold.connectors.common.tasks import until_first_ends
 from silverfold.connectors.sqlitecloud.client.client import Client
@@ -164,12 +164,17 @@ class LiveEpoch:
                     await self._sink.land(table.select(rows, frame))
             await self._check_schema()
             await self._end(table)
+            if not table.is_void:
+                self._epoch.circuit_breaker.reset(table.stream)
         except SourceRefused as refused:
             if refused.code == "no-table":
                 self._epoch.leave(table.stream)
                 await self._sink.land([bronze_frames.left_out(table.stream, refused)])
             else:
                 await self._sink.land(table.give_up(str(refused), self._clock()))
+        except SilverfoldError:
+            self._epoch.circuit_breaker.trip(table.stream)
+            raise
 
     async def _begin(self, table: TableAttempts, described: Description, schema: int | None) -> None:
         if not self._options.fence:

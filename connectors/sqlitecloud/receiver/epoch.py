@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from silverfold.conf.errors import WireError
 from silverfold.connectors.base import Boundary, Frame, Kind, mark
 from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.common.circuit_breaker import CircuitBreaker
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.frame_access import message_stream
 from silverfold.connectors.sqlitecloud.protocol.landed.notification_pattern import Matcher, match_nothing
@@ -35,6 +36,7 @@ class Epoch:
         tables: Settings of the feed's tables, by stream.
         channel: Our own channel, which carries fences and canaries.
         backoff: Creates the backoff of one table.
+        circuit_breaker: Suspends tables whose snapshots break epochs.
         clock: Seconds, of any origin.
         logged: Tables whose notifications are logged.
     """
@@ -46,11 +48,12 @@ class Epoch:
         *,
         channel: str,
         backoff: Callable[[], Backoff],
+        circuit_breaker: CircuitBreaker,
         clock: Callable[[], float],
         logged: Collection[str] = (),
     ) -> None:
         self.settings, self._options, self._channel = tables, options, channel
-        self._backoff, self._clock = backoff, clock
+        self._backoff, self.circuit_breaker, self._clock = backoff, circuit_breaker, clock
         self._tables: dict[str, TableAttempts] = {}
         self._by_name: dict[bytes, TableAttempts] = {}
         self._deferred = DeferredChecks()
@@ -60,13 +63,14 @@ class Epoch:
         """Candidate tables that are not captured yet; the receiver checks and removes them."""
 
     def add(self, stream: str, schema: int | None = None) -> TableAttempts:
-        """Start capturing a table; its snapshot is due at once.
+        """Start capturing a table; its snapshot is due at once, or when it is suspended no longer.
 
         Args:
             schema: Schema version before the table was listened to.
         """
         table, now = self.settings_of(stream), self._clock()
-        attempts = TableAttempts(stream, table, self._options, self._backoff(), schema=schema, now=now)
+        due = now + self.circuit_breaker.suspension(stream)
+        attempts = TableAttempts(stream, table, self._options, self._backoff(), schema=schema, now=now, due=due)
         self._tables[stream] = self._by_name[stream.encode()] = attempts
         return attempts
 

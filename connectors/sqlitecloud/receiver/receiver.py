@@ -17,6 +17,7 @@ from typing import Final
 from silverfold.conf.errors import SilverfoldError, SourceRefused, SourceUnavailable, StatementRefused
 from silverfold.connectors.base import Feed, Frame, FrameSink, Kind, Resume, mark
 from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.common.circuit_breaker import CircuitBreaker
 from silverfold.connectors.sqlitecloud.client.address import connection_settings
 from silverfold.connectors.sqlitecloud.client.client import Client, connect
 from silverfold.connectors.sqlitecloud.client.settings import ConnectionSettings
@@ -55,6 +56,7 @@ class SqliteCloudReceiver:
         self._logged = frozenset(table.source or name for name, table in settings if table.log)
         self._channels = sorted({table.channel for _, table in settings if table.is_channel})
         self._own_channel = f"silverfold-{rng.getrandbits(64):016x}"
+        self._circuit_breaker = CircuitBreaker(self._backoff, clock)
         self._has_listened = False  # to a table, in some epoch
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
@@ -82,6 +84,7 @@ class SqliteCloudReceiver:
             self._options,
             channel=self._own_channel,
             backoff=self._backoff,
+            circuit_breaker=self._circuit_breaker,
             clock=self._clock,
             logged=frozenset() if self._options.all_tables else self._logged,
         )
@@ -120,7 +123,9 @@ class SqliteCloudReceiver:
             if not self._options.fence:
                 table.start_listening(description)
         tables = ALL if self._options.all_tables else sorted({*described, *logged})
-        await sink.land([mark("listening", tables=tables, channels=self._channels)])
+        suspensions = ((name, self._circuit_breaker.suspension(name)) for name in described)
+        suspended = [bronze_frames.suspended(name, seconds) for name, seconds in suspensions if seconds]
+        await sink.land([mark("listening", tables=tables, channels=self._channels), *suspended])
         return channel
 
     async def _describe_tables(self, db: Client, epoch: Epoch, sink: FrameSink) -> dict[str, Description]:

@@ -165,5 +165,5 @@ def test_columns_described_twice_by_one_name_are_why_a_table_holds_whatever_was_
     doubled = replace(good, columns=good.columns * 2)
     context = read_context([control(good, at=5, epoch=2), control(doubled, at=50, epoch=2)])
     assert context.description(cut(last=40)) == good
-    with pytest.raises(SchemaDrift, match="foo: .*epoch 2: bad_control: two columns have one name"):
+    with pytest.raises(SchemaDrift, match=r"foo: .*epoch 2: bad_control: two columns have one name"):
         context.description(cut(last=60))

@@ -7,6 +7,7 @@ import pytest
 
 from silverfold.conf.errors import WireError
 from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.common.circuit_breaker import CircuitBreaker
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_json
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
@@ -15,6 +16,7 @@ from silverfold.connectors.sqlitecloud.protocol.messages import Notification
 from silverfold.connectors.sqlitecloud.receiver import deferred_checks
 from silverfold.connectors.sqlitecloud.receiver.deferred_checks import named_table
 from silverfold.connectors.sqlitecloud.receiver.epoch import Epoch
+from tests.support.chance import Highest
 from tests.support.sqlitecloud.receiving import Sink
 
 FOO = Description("foo", (TableColumn("id", "INTEGER", pk=1), TableColumn("a", "TEXT")), ("id",))
@@ -29,11 +31,13 @@ class Clock:
 
 def epoch_of(*tables, **options):
     clock = Clock()
+    breaker = CircuitBreaker(lambda: Backoff(1.0, 60.0, Highest()), clock)
     epoch = Epoch(
         {},
         SqliteCloudOptions(**options),
         channel="ours",
         backoff=lambda: Backoff(1.0, 60.0, Random(1)),
+        circuit_breaker=breaker,
         clock=clock,
     )
     return epoch, clock, [epoch.add(table) for table in tables]
@@ -207,6 +211,17 @@ def test_a_table_read_again_and_again_waits_longer_each_time():
         snapshot_end(foo)
     assert max(waits) > 1.0
     assert max(waits) <= 32.0
+
+
+def test_a_table_that_broke_epochs_is_due_only_once_it_is_suspended_no_longer():
+    epoch, clock, (foo,) = epoch_of("foo")
+    snapshot_end(foo)
+    epoch.circuit_breaker.trip("bar")
+    epoch.circuit_breaker.trip("bar")
+    bar = epoch.add("bar")
+    assert (epoch.next_due(), epoch.wait()) == (None, 1.0)
+    clock.now += 1
+    assert epoch.next_due() is bar
 
 
 def test_a_stream_nobody_knows_is_told_once_and_found_again_once_its_table_left():
