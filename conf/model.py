@@ -121,6 +121,9 @@ RuleName: TypeAlias = Annotated[
     str, expanded("[A-Za-z][A-Za-z0-9_]*", "a name of letters, digits and _, a letter first")
 ]
 
+SourceName: TypeAlias = Annotated[str, expanded(r"[^\x00-\x1f\x7f-\x9f]*", "a name without control characters")]
+"""The name of a table or a channel at the source."""
+
 
 class Table(Strict):
     """What every connector's table settings have in common."""
@@ -128,7 +131,7 @@ class Table(Strict):
     ROW_SETTINGS: ClassVar[tuple[str, ...]] = ()
     """Settings, besides stream and ``keys``, that determine the table's rows but do not show in its columns."""
 
-    source: str = Field(min_length=1)
+    source: SourceName = Field(min_length=1)
     keys: tuple[str, ...] = ()
     on_bad_frame: Literal["hold", "skip"] = "hold"
     on_unexplained: Literal["count", "error"] = "count"

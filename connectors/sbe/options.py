@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from silverfold.conf.model import Seconds, Strict, Table
+from silverfold.conf.model import Seconds, SourceName, Strict, Table
 from silverfold.connectors.wire.framing.known import FRAMINGS
 from silverfold.connectors.wire.framing.settings import Framing
 
@@ -81,7 +81,7 @@ class SbeTable(Table):
 
     ROW_SETTINGS = ("group", "operation", "inserts", "updates", "deletes", "unknown_values", "absent")
 
-    source: str = Field(default="", alias="template")
+    source: SourceName = Field(default="", alias="template")
     group: str = ""
     with_: tuple[Name, ...] | None = Field(default=None, alias="with")
     groups: Literal["arrays", "omit"] = "arrays"

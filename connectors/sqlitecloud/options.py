@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
-from silverfold.conf.model import Strict, Table
+from silverfold.conf.model import SourceName, Strict, Table
 from silverfold.conf.secrets import Secret
 from silverfold.connectors.sqlitecloud.client.settings import MAX_ROWS
 from silverfold.connectors.sqlitecloud.protocol.frame_access import log_stream, message_stream
@@ -111,8 +111,8 @@ class SqliteCloudTable(Table):
 
     ROW_SETTINGS = ("key_collation",)
 
-    source: str = ""
-    channel: str = ""
+    source: SourceName = ""
+    channel: SourceName = ""
     log: bool = False
     key_collation: Literal["binary", "nocase"] = "binary"
     types: dict[ColumnName, TypeName] = Field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from silverfold.conf.model import Strict, Table, expanded
+from silverfold.conf.model import SourceName, Strict, Table, expanded
 from silverfold.conf.names import folded
 from silverfold.conf.secrets import Secret
 from silverfold.connectors.sqlitecloud.options import BlobForm, ColumnName, TypeName
@@ -87,7 +87,7 @@ class WebhookTable(Table):
             1 and '1' are two keys. Any other column without is a string. A column named here is there from the start.
     """
 
-    source: str = ""
+    source: SourceName = ""
     types: dict[ColumnName, TypeName] = Field(default_factory=dict)
 
     @model_validator(mode="after")
