@@ -108,8 +108,9 @@ def decode(
     instead, and the next one follows. What else is odd is told on stderr, once for each kind and element.
 
     --hex passes over spaces between digits, empty lines, and # with what follows it. --framing NAME is one of
-    deephaven, sofh, cme-ilink3, cme-mdp3, cme-mdp3-feca, b3, b3-umdf, memx, coinbase-market-data, coinbase-orders,
-    whole (all of FILE is one message) and packed (nothing stands between messages). With both, each line is one packet.
+    deephaven, sofh, sofh-little-endian, cme-ilink3, cme-mdp3, cme-mdp3-feca, b3, b3-umdf, memx, coinbase-market-data,
+    coinbase-orders, whole (all of FILE is one message) and packed (nothing stands between messages). With both, each
+    line is one packet.
 
     FILE may be larger than memory, or a pipe that goes on: each message is printed once it has come.
 

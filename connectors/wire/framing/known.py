@@ -3,6 +3,7 @@
 ===================== ========================================================================================
 deephaven             uint32 length of the message (what else it counts is not documented: ``length_counts``)
 sofh                  FIX Simple Open Framing Header 1.0: uint32 length of the frame and encoding type, big-endian
+sofh-little-endian    the same little-endian, as SOFH 1.1 RC1 lets two parties agree
 cme-ilink3            CME iLink 3: SOFH turned little-endian, with 16 bits of length, encoding 0xCAFE
 cme-mdp3              CME MDP 3.0 over UDP: packet header with sequence and time, then sized messages
 cme-mdp3-feca         the same behind the bytes ``fe ca``
@@ -24,19 +25,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from silverfold.connectors.wire.framing.settings import EncodingType, FixedHeader, Framing, Mark, Number
+from silverfold.connectors.wire.sbe.schema.model import ByteOrder
 
 _SIZE = FixedHeader(2, (Number("length", 0, 2),))
 _B3 = FixedHeader(4, (Number("length", 0, 2),), (Mark(2, "50eb"),))
 _UINT16_SIZES = 65535
 
-FRAMINGS: Mapping[str, Framing] = {
-    "deephaven": Framing(FixedHeader(4, (Number("length", 0, 4),)), "length"),
-    "sofh": Framing(
-        FixedHeader(6, (Number("length", 0, 4, ">"), Number("encoding", 4, 2, ">"))),
+
+def _sofh(order: ByteOrder) -> Framing:
+    return Framing(
+        FixedHeader(6, (Number("length", 0, 4, order), Number("encoding", 4, 2, order))),
         "length",
         length_counts=6,
         encoding=EncodingType("encoding", little=0xEB50, big=0x5BE0),
-    ),
+    )
+
+
+FRAMINGS: Mapping[str, Framing] = {
+    "deephaven": Framing(FixedHeader(4, (Number("length", 0, 4),)), "length"),
+    "sofh": _sofh(">"),
+    "sofh-little-endian": _sofh("<"),
     "cme-ilink3": Framing(
         FixedHeader(4, (Number("length", 0, 2),), (Mark(2, "feca"),)), "length", 4, largest=_UINT16_SIZES
     ),

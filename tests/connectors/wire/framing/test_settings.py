@@ -65,6 +65,7 @@ def test_the_known_framings_are_of_the_sizes_that_their_venues_publish():
     assert sizes == {
         "deephaven": (0, 4, 0),
         "sofh": (0, 6, 6),
+        "sofh-little-endian": (0, 6, 6),
         "cme-ilink3": (0, 4, 4),
         "cme-mdp3": (12, 2, 2),
         "cme-mdp3-feca": (14, 2, 2),
