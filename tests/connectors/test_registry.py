@@ -165,3 +165,26 @@ print([name for name in ("pyspark", "pandas") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize("letter", ["\\u0000", "\\n", "\\u0085"])
+@pytest.mark.parametrize(
+    ("feed", "setting"),
+    [
+        ('connector = "deephaven"\naddress = "h:1"\n[tables.a]', "source"),
+        (
+            'connector = "sbe"\naddress = "h:1"\noptions = { schema = "builtin", framing = "sofh" }\n[tables.a]',
+            "template",
+        ),
+        ('connector = "sqlitecloud"\naddress = "sqlitecloud://me:s@h/db"\n[tables.a]', "source"),
+        ('connector = "sqlitecloud"\naddress = "sqlitecloud://me:s@h/db"\n[tables.a]', "channel"),
+        (
+            'connector = "sqlitecloud_webhooks"\noptions = { database = "db", insecure = true }\n[tables.a]\n'
+            'keys = ["id"]\ntypes = { id = "bigint" }',
+            "source",
+        ),
+    ],
+)
+def test_a_control_character_in_a_name_of_the_source_is_a_mistake(settings, feed, setting, letter):
+    (found,) = mistakes(settings(f'{feed}\n{setting} = "a{letter}b"\n'))
+    assert (found[0], found[2]) == (f"tables.a.{setting}", "a name without control characters")

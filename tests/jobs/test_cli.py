@@ -2,9 +2,11 @@ import inspect
 import os
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 import typer
@@ -162,6 +164,25 @@ def test_an_interrupt_ends_without_a_traceback(monkeypatch, capsys):
     monkeypatch.setattr("silverfold.jobs.common.context.Invocation.feeds", interrupted)
     assert exits(["config", "check"]) == 130
     assert capsys.readouterr() == ("", "")
+
+
+INTERRUPTED = """
+import pkgutil, signal, sys
+
+class Interrupt:
+    def find_spec(name, *_):
+        if name == "typer":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupt)
+pkgutil.resolve_name(sys.argv[1])()
+"""
+
+
+def test_an_interrupt_of_the_first_imports_ends_without_a_traceback():
+    scripts = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]["scripts"]
+    done = silverfold(scripts["silverfold"], program=("-c", INTERRUPTED))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize(

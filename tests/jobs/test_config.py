@@ -132,31 +132,6 @@ def test_a_schema_that_is_a_pipe_is_not_waited_for(capsys, tmp_path, connector):
     assert (code, "cannot be read: Not a file" in err) == (2, True)
 
 
-@pytest.mark.parametrize("letter", ["\\u0000", "\\n", "\\u0085"])
-@pytest.mark.parametrize(
-    ("feed", "setting"),
-    [
-        ('connector = "deephaven"\naddress = "h:1"\n[tables.a]', "source"),
-        (
-            'connector = "sbe"\naddress = "h:1"\noptions = { schema = "builtin", framing = "sofh" }\n[tables.a]',
-            "template",
-        ),
-        ('connector = "sqlitecloud"\naddress = "sqlitecloud://me:s@h/db"\n[tables.a]', "source"),
-        ('connector = "sqlitecloud"\naddress = "sqlitecloud://me:s@h/db"\n[tables.a]', "channel"),
-        (
-            'connector = "sqlitecloud_webhooks"\noptions = { database = "db", insecure = true }\n[tables.a]\n'
-            'keys = ["id"]\ntypes = { id = "bigint" }',
-            "source",
-        ),
-    ],
-)
-def test_a_control_character_in_a_name_of_the_source_is_a_mistake(capsys, tmp_path, feed, setting, letter):
-    code, _, err = check(capsys, tmp_path, market=f'{feed}\n{setting} = "a{letter}b"\n')
-    assert (code, err.count("\n")) == (2, 1)
-    assert f"tables.a.{setting}: found 'a\\" in err
-    assert err.endswith("allowed: a name without control characters\n")
-
-
 def test_two_feeds_that_listen_at_one_port_are_a_mistake(capsys, tmp_path):
     hooks = """connector = "sqlitecloud_webhooks"\naddress = "{}"
 options = {{ database = "db", insecure = true }}

@@ -5,24 +5,19 @@ And when a snapshot does not come to what the table is: another attempt follows 
 
 import asyncio
 import json
-import time
-from dataclasses import replace
 
 import apsw
 import pytest
 
 from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
-from silverfold.conf.model import Reconnect
-from silverfold.connectors.base import Feed, Resume
-from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.base import Resume
+from silverfold.connectors.sqlitecloud.options import SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_error, encode_json, encode_rowset
 from silverfold.connectors.sqlitecloud.protocol.messages import Column, Rowset, ServerError
 from silverfold.connectors.sqlitecloud.receiver import capture_tasks
-from silverfold.connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
-from tests.support.chance import Highest
 from tests.support.polling import until
 from tests.support.sqlitecloud.receiving import Sink, database, receiver_at, receiving, stored, url
 from tests.support.sqlitecloud.scsp_peer import OK, TICKET, Peer, bound_text, scripted
@@ -403,37 +398,3 @@ def test_a_select_that_is_answered_with_something_else_is_a_fault_of_the_peer(an
 
     with pytest.raises(RemoteProtocolError):
         asyncio.run(receiving())
-
-
-@pytest.mark.parametrize("answer", [OK, b"no frame "], ids=["no rowset", "no frame"])
-def test_a_table_whose_select_breaks_every_epoch_is_read_later_each_time_and_the_others_at_once(answer: bytes) -> None:
-    rows = encode_rowset(Rowset((Column("id"), Column("a")), []))
-    answers = {
-        "SELECT name, type": encode_rowset(XINFO),
-        'SELECT "id", "a" FROM "bad"': answer,
-        "SELECT": rows,
-        "LISTEN": lambda statement: TICKET if "'bad'" in bound_text(statement) else OK,
-    }
-    feed = Feed(
-        "shop",
-        "sqlitecloud",
-        "",
-        SqliteCloudOptions(fence=False, settle_seconds=0.02, canary_seconds=0),
-        {"bad": SqliteCloudTable(), "good": SqliteCloudTable()},
-        reconnect=Reconnect(first=0.2, longest=10),
-    )
-    sinks = [Sink() for _ in range(4)]
-
-    async def receiving() -> None:
-        async with scripted(Peer(answers)) as address, asyncio.timeout(30):
-            at = replace(feed, address=address)
-            receiver = SqliteCloudReceiver(at, rng=Highest(), clock=time.monotonic, environ={})
-            for number, sink in enumerate(sinks):
-                with pytest.raises(RemoteProtocolError):
-                    await receiver.run(sink, Resume(number))
-
-    asyncio.run(receiving())
-    first, second, third, fourth = ([each["seconds"] for each in sink.marks("stream suspended")] for sink in sinks)
-    assert (first, second) == ([], [])
-    assert 0.1 < third[0] <= 0.2 < fourth[0] <= 0.4
-    assert [len(sink.marks("snapshot complete", "good")) for sink in sinks[2:]] == [1, 1]
