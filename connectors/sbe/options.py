@@ -68,7 +68,7 @@ class SbeTable(Table):
         decimals: Composites of a mantissa and a constant exponent from -38 to 0 are decimals, not structs.
         timestamps: Fields that are called UTCTimestamp, by semantic type or type, are timestamps, not numbers: in their
             `timeUnit`, nanoseconds without one.
-        sets: Sets are lists of names, or integers.
+        sets: Sets are lists of names, which bits without a name are not in, or integers, which have all bits.
         text: Bytes that are not text in their charset make a frame unreadable, or become U+FFFD.
         unknown_values: What an enum's column has for a value that the schema does not know: what was sent, as text (of
             a character that is another value's name, its number), or the frame cannot be read (``error``). In a key it

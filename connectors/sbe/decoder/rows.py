@@ -7,8 +7,9 @@ Parquet table, a stream, bronze. The schema is read once, on the driver; executo
     lost = errors(spark.read.parquet("frames"), Path("market.xml"), column="body")
 
 Columns are those of `connectors.wire.sbe.columnar` with Spark types: unsigned integers widened by one size, uint64 as
-decimal(20, 0), enums as names (a value without a name in its raw form), sets as arrays of names, composites as
-structs, groups as arrays of structs. Absent and null are NULL; a null composite has a NULL in its first member.
+decimal(20, 0), enums as names (a value without a name in its raw form), sets as arrays of names (bits without a name
+left out), composites as structs, groups as arrays of structs. Absent and null are NULL; a null composite has a NULL in
+its first member.
 """
 
 from __future__ import annotations
