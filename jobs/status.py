@@ -8,12 +8,13 @@ with its ``tables``. The keys are documented in `pipelines.reading.status`: `Sta
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -108,36 +109,45 @@ def show(status: Status, out: TextIO) -> None:
         none = f"no feeds are configured for warehouse {status.warehouse}: see `silverfold config check`"
         console.print(none, markup=False, soft_wrap=True)
     for feed in status.feeds:
-        console.print(_heading(feed, status.at))
-        for first, last in feed.lost_positions:
-            lost = f"bronze lost positions {first} to {last}, and what had landed behind them by then"
-            console.print(Text(lost, "yellow"))
-        console.print(_tables(feed, status.at))
-        for table in feed.tables:
-            if table.fault is not None:
-                fault = table.fault
-                where = f"{table.table}: {table.state.value} at position {fault.position}: "
-                console.print(Text(f"{where}{fault.error_class}: {fault.reason}", "red"))
-                advice = advice_for(fault.error_class, feed=feed.feed, table=table.table, position=fault.position)
-                if advice:
-                    console.print(Text(f"{table.table}: {advice}"))
-            if table.warning is not None:
-                console.print(Text(f"{table.table}: the receiver says: {table.warning}", "yellow"))
-            if table.begins_at_position is not None:
-                begins = f"{table.table}: begins at position {table.begins_at_position}: older frames had been dropped"
-                console.print(Text(begins, "yellow"))
-            if table.lacks_positions:
-                lost = format_ranges(table.lacks_positions)
-                console.print(Text(f"{table.table}: lacks what positions {lost} said of it, if anything", "yellow"))
-            if table.emptied_version is not None:
-                empty = f"{table.table}: the commit of version {table.emptied_version} is an empty file"
-                console.print(Text(f"{empty}: `silverfold verify {feed.feed}` tells which rows are missing", "yellow"))
-            if table.built_otherwise is not None:
-                otherwise = f"{table.table}: its next cut holds: {table.built_otherwise}"
-                console.print(Text(f"{otherwise}: run `silverfold rebuild {feed.feed} {table.table}`", "yellow"))
-            if table.degraded:
-                left_out = positions(table.skipped_positions)
-                console.print(Text(f"{table.table}: degraded: went on without {left_out}", "yellow"))
+        console.print(picture(feed, status.at))
+
+
+def picture(feed: FeedStatus, now: datetime) -> Group:
+    """Return what `show` prints of a feed."""
+    lost = (
+        Text(f"bronze lost positions {first} to {last}, and what had landed behind them by then", "yellow")
+        for first, last in feed.lost_positions
+    )
+    problems = (problem for table in feed.tables for problem in _problems(feed, table))
+    return Group(_heading(feed, now), *lost, _tables(feed, now), *problems)
+
+
+def _problems(feed: FeedStatus, table: TableStatus) -> Iterator[Text]:
+    """Yield a line for each problem of a table, and what to do about it."""
+    if table.fault is not None:
+        fault = table.fault
+        where = f"{table.table}: {table.state.value} at position {fault.position}: "
+        yield Text(f"{where}{fault.error_class}: {fault.reason}", "red")
+        advice = advice_for(fault.error_class, feed=feed.feed, table=table.table, position=fault.position)
+        if advice:
+            yield Text(f"{table.table}: {advice}")
+    if table.warning is not None:
+        yield Text(f"{table.table}: the receiver says: {table.warning}", "yellow")
+    if table.begins_at_position is not None:
+        begins = f"{table.table}: begins at position {table.begins_at_position}: older frames had been dropped"
+        yield Text(begins, "yellow")
+    if table.lacks_positions:
+        lost = format_ranges(table.lacks_positions)
+        yield Text(f"{table.table}: lacks what positions {lost} said of it, if anything", "yellow")
+    if table.emptied_version is not None:
+        empty = f"{table.table}: the commit of version {table.emptied_version} is an empty file"
+        yield Text(f"{empty}: `silverfold verify {feed.feed}` tells which rows are missing", "yellow")
+    if table.built_otherwise is not None:
+        otherwise = f"{table.table}: its next cut holds: {table.built_otherwise}"
+        yield Text(f"{otherwise}: run `silverfold rebuild {feed.feed} {table.table}`", "yellow")
+    if table.degraded:
+        left_out = positions(table.skipped_positions)
+        yield Text(f"{table.table}: degraded: went on without {left_out}", "yellow")
 
 
 def positions(found: Sequence[int]) -> str:

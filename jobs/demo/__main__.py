@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import FrameType
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -36,23 +35,31 @@ def demo(
 
     Starts a Deephaven table server with two tables that between them have every column type, a receiver as a process
     of its own, and Spark. The tables change while the build follows; half-way the server breaks the connection. Then
-    a query and the last cuts are shown, and silver is compared with the server's own rows, cell by cell.
+    their status and a query are shown, and silver is verified against the server, cell by cell.
 
     Exit code 0 only if every cell is equal. Needs nothing but a free port of this machine and, the first time, a
     network to fetch Delta's JARs.
     """
     console = console_on(sys.stdout)
     console.print("silverfold demo: a source, a receiver and a build on this machine", style="bold")
-    with _folder(keep) as home, _interrupted_by_signals(), ExitStack() as cleanup:
+    with _folder(keep) as home, ExitStack() as cleanup:
         from silverfold.jobs.demo.stage import perform  # noqa: PLC0415 - --help must not load what the demo runs on
 
+        for number in _ENDINGS:
+            signal.signal(number, _interrupt)
         try:
             equal = perform(invocation(ctx), home, cleanup, console, seconds=seconds, rows=rows)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             console.print("stopping receiver, source and Spark")
-            raise
+            if not interrupt.args:  # Ctrl-C
+                raise
+            sys.exit(128 + interrupt.args[0])
         finally:
-            _ignore_signals()
+            for number in (
+                signal.SIGINT,
+                *_ENDINGS,
+            ):  # stopping takes seconds: a second Ctrl-C would leave some running
+                signal.signal(number, signal.SIG_IGN)
     if keep is not None:
         console.print(f"\nkept: {home}\n  silverfold --conf {home}/conf status")
         console.print(f'  silverfold --conf {home}/conf sql "SELECT * FROM baskets LIMIT 3"', markup=False)
@@ -77,32 +84,8 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     yield keep.resolve()
 
 
-@contextmanager
-def _interrupted_by_signals() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into KeyboardInterrupt, also if the parent shell made the process ignore Ctrl-C."""
-    ended: list[int] = []
-
-    def end(number: int, frame: FrameType | None) -> None:
-        ended.append(number)
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, end) for number in _ENDINGS}
-    before[signal.SIGINT] = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    except KeyboardInterrupt:
-        if not ended:
-            raise
-        sys.exit(128 + ended[0])
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _ignore_signals() -> None:
-    """Ignore signals while stopping processes, which takes seconds: a second Ctrl-C would leave some running."""
-    for number in (signal.SIGINT, *_ENDINGS):
-        signal.signal(number, signal.SIG_IGN)
+def _interrupt(number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt(number)
 
 
 if __name__ == "__main__":

@@ -8,31 +8,28 @@ the precision of Spark's timestamps.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from random import Random
-from typing import Any, TypeAlias
+from typing import Any
 
+from silverfold.connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.deephaven.server.random_values import random_like
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 
-Value: TypeAlias = Callable[[Random], Any]
-
-NULL_CHANCE = 0.04
-_MICROSECOND, _DAY = 1_000, 86_400 * 10**9
-_OPENING = 1_704_186_000 * 10**9  # 2024-01-02 09:00 UTC
-_LAST_MOMENT = 4_102_444_799_999_999 * _MICROSECOND  # 2099-12-31 23:59:59.999999 UTC
-_SYMBOLS = ("AAPL", "AMD", "IBM", "INTC", "KO", "MSFT", "NVDA", "PEP")
-_WORDS = ("alpha", "beta", "gamma", "delta", "straße", "日本", "🙂", "")
+_OPENING = 1_704_186_000_000_001_000  # 2024-01-02 09:00 UTC and a microsecond: values are modelled on its precision
+_LAST_MOMENT = 4_102_444_799_999_999_000  # 2099-12-31 23:59:59.999999 UTC
+_WORDS = ("alpha", "beta", "gamma", "straße", "日本", "🙂")
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its type, a generator of usual values, and edge values of the type."""
+    """One column: its type, edge values of the type, and values that those of all other rows are modelled on."""
 
     type: str
-    usual: Value
-    edges: tuple[Any, ...] = ()
+    edges: Sequence[Any]
+    usual: Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -41,20 +38,13 @@ class DemoTable:
 
     Args:
         source: Name at the source.
-        numbered: The key column; None if the source's row key identifies rows.
-        settings: Lines of TOML for the table's settings besides source, mode and keys.
+        keys: Key columns, which number the rows; empty if the source's row key identifies them.
     """
 
     source: str
     columns: Mapping[str, Column]
-    numbered: str | None = None
+    keys: tuple[str, ...] = ()
     partial_columns: bool = False
-    settings: tuple[str, ...] = ()
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The key columns for the settings."""
-        return () if self.numbered is None else (self.numbered,)
 
     def filled(self, rows: int, rng: Random) -> LiveTable:
         """Return a live table with ``rows`` rows; the first ones hold the edge values of the types."""
@@ -65,63 +55,38 @@ class DemoTable:
         return table
 
     def _values(self, name: str, rows: int, rng: Random) -> Sequence[Any]:
-        if name == self.numbered:
+        if name in self.keys:
             return range(1, rows + 1)
         column = self.columns[name]
-        usual = (None if rng.random() < NULL_CHANCE else column.usual(rng) for _ in range(rows - len(column.edges)))
-        return [*column.edges, *usual][:rows]
+        models = [(rng.choice(column.usual), rng.choice(column.usual)) for _ in range(rows - len(column.edges))]
+        return [*column.edges, *(random_like(TYPES[column.type], *model, rng) for model in models)][:rows]
 
 
-def _integer(bits: int, usual: int) -> Column:
-    names = {8: "Byte", 16: "Short", 32: "Int", 64: "Long"}
+def _integer(name: str, bits: int, *usual: int) -> Column:
     largest = 2 ** (bits - 1) - 1  # -largest - 1 is the null value
-    return Column(names[bits], lambda rng: rng.randint(-usual, usual), (largest, -largest, None, 0))
+    return Column(name, (largest, -largest, None, 0), usual)
 
 
 def _list_of(element: Column) -> Column:
-    """Return an array column: up to five elements, some of them null."""
-
-    def usual(rng: Random) -> list[Any]:
-        made = (None if rng.random() < NULL_CHANCE else element.usual(rng) for _ in range(rng.randint(0, 5)))
-        return list(made)
-
-    return Column(f"{element.type}Array", usual, (None, [], [None], list(element.edges)))
+    return Column(
+        f"{element.type}Array", (None, [], [None], list(element.edges)), (list(element.edges), list(element.usual))
+    )
 
 
-def _moment(rng: Random) -> int:
-    return _OPENING + rng.randrange(_DAY // _MICROSECOND) * _MICROSECOND
-
-
-def _price(rng: Random) -> float:
-    return round(rng.uniform(1, 500), 2)
-
-
-_BYTE, _SHORT, _INT, _LONG = _integer(8, 9), _integer(16, 500), _integer(32, 100_000), _integer(64, 10**12)
-_BOOLEAN = Column("Boolean", lambda rng: rng.random() < 0.5, (True, None, False))
-_CHAR = Column("Char", lambda rng: rng.choice("BSX"), ("\uffff", "\0", None, "ß"))
-_FLOAT = Column("Float", lambda rng: rng.randint(-800, 800) / 8, (math.nan, math.inf, None, 1.401298464324817e-45))
-_DOUBLE = Column("Double", _price, (math.nan, -math.inf, None, 5e-324, 1.7976931348623155e308))
-_DATE_TIME = Column("DateTime", _moment, (None, 0, -1 * _MICROSECOND, _LAST_MOMENT))
-_STRING = Column("String", lambda rng: rng.choice(_WORDS), ("", None, "🙂", "line\nbreak, 'quote'", "NULL"))
-_AMOUNT = Column(
-    "Decimal",
-    lambda rng: Decimal(rng.randint(-(10**9), 10**9)).scaleb(-2),
-    (Decimal("-99999999999999999999999999.9999999999999999"), None, Decimal("0.000"), Decimal("1E+3")),
-)
-_FEE = Column(
-    "Decimal",
-    lambda rng: Decimal(rng.randint(-10_000, 10_000)).scaleb(-2),
-    (Decimal("99999999999999999999999999.99"), None, Decimal("0.00"), Decimal(-7)),
-)
-_TAGS = Column(
-    "StringSet", lambda rng: rng.sample(_WORDS, rng.randint(0, 3)), (None, [], [""], ["z", "a", "🙂", "日本"])
-)
+_BYTE, _SHORT = _integer("Byte", 8, 1, 9), _integer("Short", 16, 100, 500)
+_INT, _LONG = _integer("Int", 32, 2_000, 100_000), _integer("Long", 64, 10**12)
+_BOOLEAN = Column("Boolean", (True, None, False), (True, False))
+_CHAR = Column("Char", ("\uffff", "\0", None, "ß"), ("B", "S", "X"))
+_FLOAT = Column("Float", (math.nan, math.inf, None, 1.401298464324817e-45), (0.5, -100.0))
+_DOUBLE = Column("Double", (math.nan, -math.inf, None, 5e-324, 1.7976931348623155e308), (20.0, 150.0, 480.0))
+_DATE_TIME = Column("DateTime", (None, 0, -1_000, _LAST_MOMENT), (_OPENING,))
+_STRING = Column("String", ("", None, "🙂", "line\nbreak, 'quote'", "NULL"), _WORDS)
 
 TABLES: Mapping[str, DemoTable] = {
     "trades": DemoTable(
         source="Trades",
         columns={
-            "Symbol": Column("String", lambda rng: rng.choice(_SYMBOLS), ("", None, "🙂", 'it\'s "x"\n')),
+            "Symbol": Column("String", ("", None, "🙂", 'it\'s "x"\n'), ("AAPL", "AMD", "IBM", "INTC", "KO", "NVDA")),
             "Side": _CHAR,
             "Venue": _BYTE,
             "Lot": _SHORT,
@@ -129,7 +94,11 @@ TABLES: Mapping[str, DemoTable] = {
             "OrderId": _LONG,
             "Ratio": _FLOAT,
             "Price": _DOUBLE,
-            "Amount": _AMOUNT,
+            "Amount": Column(
+                "Decimal",
+                (Decimal("-99999999999999999999999999.9999999999999999"), None, Decimal("0.000"), Decimal("1E+3")),
+                (Decimal("250.00"), Decimal(-1_000_000)),
+            ),
             "IsAuction": _BOOLEAN,
             "At": _DATE_TIME,
         },
@@ -138,8 +107,12 @@ TABLES: Mapping[str, DemoTable] = {
         source="Baskets",
         columns={
             "Id": _LONG,
-            "Fee": _FEE,
-            "Tags": _TAGS,
+            "Fee": Column(
+                "Decimal",
+                (Decimal("99999999999999999999999999.99"), None, Decimal("0.00"), Decimal(-7)),
+                (Decimal("12.50"),),
+            ),
+            "Tags": Column("StringSet", (None, [], [""], ["z", "a", "🙂", "日本"]), ([], _WORDS[:3], _WORDS[3:])),
             "Legs": _list_of(_STRING),
             "Sides": _list_of(_CHAR),
             "Flags": _list_of(_BOOLEAN),
@@ -151,8 +124,7 @@ TABLES: Mapping[str, DemoTable] = {
             "Prices": _list_of(_DOUBLE),
             "Moments": _list_of(_DATE_TIME),
         },
-        numbered="Id",
+        keys=("Id",),
         partial_columns=True,
-        settings=("decimals = { Fee = 2 }  # decimal(38, 2); without it, text",),
     ),
 }

@@ -10,31 +10,22 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
 from rich.console import Console
 
-from silverfold.conf.errors import SilverfoldError, SparkUnavailable, StoreUnavailable, UndecodableFrame
+from silverfold.conf.errors import SparkUnavailable
 from silverfold.conf.secrets import Secret
-from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 from silverfold.jobs import cli
 from silverfold.jobs.common.context import Invocation
-from silverfold.jobs.demo.conf import write_conf
-from silverfold.jobs.demo.follow import FeedFollower
-from silverfold.jobs.demo.receiver import ReceiverProcess
-from silverfold.jobs.demo.show import Progress
-from silverfold.jobs.demo.stage import perform
-from silverfold.pipelines.applying.build import Step
-from silverfold.pipelines.planning.plan import Plan, State
-from silverfold.pipelines.reading.status import FeedStatus, TableState, TableStatus
+from silverfold.jobs.demo.stage import perform, write_conf
 from tests.support.polling import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -84,21 +75,25 @@ def test_a_short_demo_shows_everything_and_proves_it(tmp_path: Path) -> None:
         " s  both silver tables stand: the build follows the changes from now on\n",
         " s  the source broke the connection: a new epoch begins with new snapshots\n",
         " s  the source is quiet from now on\n",
-        " frames landed in epoch 2; trades: ",
         " s  the receiver stopped in order, with everything landed\n",
+        "demo (deephaven): landed up to ",
+        ", epoch 2\nreceiver closed since ",
+        "│ trades  │ synced │",
+        "│ baskets │ synced │",
         "\nA query over silver:\nSELECT Symbol, ",
         "\n5 rows\n",
-        "\nThe last of ",
-        "│ baskets │ snapshot │",
-        "\nSilver, read without Spark, against the source's own rows, cell by cell:\ntrades: ",
-        " cells, equal\nSilver is the source, cell for cell.\n",
+        "\nSilver, read without Spark, against the source's own rows:\ntrades: equal: ",
+        "\nSilver is the source, cell for cell.\n",
         f"\nkept: {workspace}\n  silverfold --conf {workspace}/conf status\n",
     ]
     rest = out
     for part in parts:  # in this order, whatever else a slow machine has time to tell between them
         _, found, rest = rest.partition(part)
         assert found, f"{part!r} is not told in its turn:\n{out}"
-    assert len(re.findall(r"^(?:trades|baskets): [\d,]+ rows, [\d,]+ cells, equal$", out, re.MULTILINE)) == 2
+    assert (
+        len(re.findall(r"^(?:trades|baskets): equal: [\d,]+ rows at position \d+, version \d+;", out, re.MULTILINE))
+        == 2
+    )
     wait_until(lambda: not processes_in(tmp_path / "tmp"), "demo, receiver and JVM to be gone", pause=0.1)
     status = json.loads(silverfold("--conf", str(workspace / "conf"), "status", "--json"))
     (feed,) = status["feeds"]
@@ -216,174 +211,21 @@ def test_the_users_java_options_win(tmp_path: Path) -> None:
     assert ours.settings().spark["spark.driver.extraJavaOptions"] == "-Xint"
 
 
-def test_a_receiver_that_dies_is_found_with_its_last_words(tmp_path: Path) -> None:
-    (tmp_path / "settings.toml").touch()
-    log = tmp_path / "receiver.log"
-    with ReceiverProcess(["--conf", str(tmp_path)], "nowhere", log, longest=60, environ=os.environ) as receiver:
-        wait_until(lambda: receiver.exit_code is not None, "the receiver's end")
-        assert receiver.exit_code == 2
-        assert "nowhere" in receiver.last_words()
-
-
-def plan(state: State, landed: int, applied: int) -> Plan:
-    return Plan(
-        cut=None,
-        state=state,
-        epoch=1,
-        landed=landed,
-        applied=applied,
-        backlog_updates=0,
-        oldest_waiting=None,
-        superseded=0,
-        applied_epoch=1,
-    )
-
-
-@dataclass
-class ScriptedBuild:
-    """Steps told in advance; the last ones again and again."""
-
-    steps: list[Step]
-    unreadable: bool = False
-    tables = ("trades",)
-
-    def step(self, _table: str) -> Step:
-        return self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
-
-    def refresh(self) -> None:
-        if self.unreadable:
-            raise StoreUnavailable("no answer")
-
-
-@dataclass
-class ScriptedReceiver:
-    exit_code: int | None = None
-
-    def last_words(self) -> str:
-        return "its last words"
-
-
-@dataclass
-class Clock:
-    """Time that passes by waiting only."""
-
-    now: float = 1000.0
-    waits: list[float] = field(default_factory=list)
-
-    def __call__(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
-        self.waits.append(seconds)
-
-
-class AtOnce(Executor):
-    """Runs what it is given before it returns."""
-
-    def submit(self, call: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        done: Future[Any] = Future()
-        done.set_result(call(*args, **kwargs))
-        return done
-
-
-def follower(build: ScriptedBuild, receiver: ScriptedReceiver, clock: Clock) -> FeedFollower:
-    table = LiveTable({"Sym": "String"})
-    progress = Progress(Console(file=io.StringIO()), {"trades": table}, nothing_landed, began=0)
-    last_rows: Future[dict[str, int]] = Future()
-    return FeedFollower(build, receiver, progress, AtOnce(), last_rows, lambda: None, 5.0, clock, clock.sleep)  # type: ignore[arg-type]  # scripted
-
-
-def nothing_landed() -> FeedStatus:
-    table = TableStatus(
-        table="trades",
-        state=TableState.NOT_BUILT,
-        fault=None,
-        epoch=None,
-        landed_position=None,
-        applied_position=None,
-        lag_updates=0,
-        lag_seconds=0,
-        rows=None,
-        last_cut=None,
-    )
-    return FeedStatus(
-        feed="demo",
-        connector="deephaven",
-        epoch=None,
-        landed_position=None,
-        landed_at=None,
-        receiver=None,
-        tables=(table,),
-    )
-
-
-def test_what_is_missing_is_named_when_nothing_moves_any_more() -> None:
-    build = ScriptedBuild([Step("trades", plan(State.WAITING_FOR_SNAPSHOT, 17, -1))])
-    clock = Clock()
-    wrong = follower(build, ScriptedReceiver(), clock).run()
-    assert wrong == "for 60 seconds nothing moved: trades is waiting_for_snapshot, 17 landed, -1 applied"
-    assert clock.now == 1065.0
-
-
-def test_the_last_row_is_named_once_the_source_is_quiet() -> None:
-    build = ScriptedBuild([Step("trades", plan(State.WAITING_FOR_UPDATE_END, 17, 3))], unreadable=True)
-    stalled = follower(build, ScriptedReceiver(), Clock())
-    stalled.last_rows.set_result({"trades": 41})
-    assert stalled.run() == (
-        "for 60 seconds nothing moved: trades is waiting_for_update_end, 17 landed, 3 applied, "
-        "row 41 of the source's last update, 0, is missing"
-    )
-
-
-def test_patience_begins_anew_whenever_something_lands() -> None:
-    steps = [Step("trades", plan(State.WAITING_FOR_SNAPSHOT, landed, -1)) for landed in range(40)]
-    clock = Clock()
-    follower(ScriptedBuild(steps), ScriptedReceiver(), clock).run()
-    assert clock.now == 1000.0 + 39 * 5.0 + 65.0
-
-
-def test_a_dead_receiver_ends_the_following() -> None:
-    build = ScriptedBuild([Step("trades", plan(State.SYNCED, 3, 3))])
-    wrong = follower(build, ScriptedReceiver(exit_code=3), Clock()).run()
-    assert wrong == "the receiver ended with exit code 3:\nits last words"
-
-
-@pytest.mark.parametrize(
-    ("error", "wrong"),
-    [
-        (
-            UndecodableFrame(table="trades", position=9, cause_class="TRUNCATED_MESSAGE", reason="ends"),
-            "trades holds: trades: frame 9 cannot be decoded: TRUNCATED_MESSAGE: ends",
-        ),
-        (
-            StoreUnavailable("no answer"),
-            "for 60 seconds nothing moved: trades is behind, 9 landed, 3 applied, no answer",
-        ),
-    ],
-)
-def test_a_table_that_cannot_go_on_ends_the_following_unless_it_may_later(error: SilverfoldError, wrong: str) -> None:
-    build = ScriptedBuild([Step("trades", plan(State.BEHIND, 9, 3), error=error)])
-    assert follower(build, ScriptedReceiver(), Clock()).run() == wrong
-
-
-def test_progress_off_a_terminal_is_plain_lines() -> None:
+def test_a_receiver_that_dies_ends_the_demo_with_its_last_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = io.StringIO()
-    table = LiveTable({"Sym": "String"})
-    progress = Progress(Console(file=out, width=1000), {"trades": table}, nothing_landed, began=time.monotonic())
-    with progress:
-        progress.phase = "starting Spark"
-    assert re.fullmatch(
-        r" +\d+\.\d s  starting Spark: 0 frames landed; trades: 0 updates applied, lag 0, 0 rows\n", out.getvalue()
-    )
+    with ExitStack() as cleanup:
 
+        def kill_the_receiver(*_: object, **__: object) -> tuple[None, Future[None], threading.Event]:
+            pid = re.search(r"receiver: process (\d+)", out.getvalue())
+            assert pid is not None
+            wait_until(lambda: (tmp_path / "receiver.log").stat().st_size > 0, "the receiver to have begun")
+            os.kill(int(pid[1]), signal.SIGKILL)
+            return None, Future(), threading.Event()
 
-def test_progress_on_a_terminal_is_one_picture() -> None:
-    out = io.StringIO()
-    console = Console(file=out, width=80, force_terminal=True, color_system=None)
-    with Progress(
-        console, {"trades": LiveTable({"Sym": "String"})}, nothing_landed, began=time.monotonic()
-    ) as progress:
-        progress.say("the source is quiet")
-    assert "the source is quiet" in out.getvalue()
-    assert "│ trades │           0 │           0 │    0 │       0 │       0 │       0 ms │" in out.getvalue()
+        monkeypatch.setattr("silverfold.jobs.demo.stage._follow", kill_the_receiver)
+        run = Invocation(environ=dict(os.environ))
+        assert not perform(run, tmp_path, cleanup, Console(file=out, width=1000), seconds=1, rows=10)
+    structlog.reset_defaults()
+    assert "the demo did not get to its end: the receiver ended with exit code -9:\n{" in out.getvalue()
