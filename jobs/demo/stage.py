@@ -46,7 +46,7 @@ from silverfold.pipelines.places import Places, places_of
 from silverfold.pipelines.reading.status import read_status
 from silverfold.pipelines.reading.views import register_views
 from silverfold.pipelines.spark.session import start_spark, stop_spark
-from silverfold.pipelines.verifying.verify import summarize
+from silverfold.pipelines.verifying.verify import TableVerification, summarize
 from silverfold.pipelines.verifying.verify_source import verify_against_source
 
 FEED = "demo"
@@ -131,13 +131,8 @@ def perform(run: Invocation, home: Path, cleanup: ExitStack, console: Console, *
         console.print(Text(f"silverfold: the demo did not get to its end: {ended}", "red"))
         return False
     console.print(look())
-    _query(spark, places, console)
-    console.print(Text("\nSilver, read without Spark, against the source's own rows:", "bold"))
-    found = summarize(places, FEED, "source", verified, datetime.now(UTC))
-    show(found, sys.stdout)
-    verdict = ("Silver is the source, cell for cell.", "green") if found.equal else ("Silver is not the source.", "red")
-    console.print(Text(*verdict))
-    return found.equal
+    _show_query(spark, places, console)
+    return _show_verdict(places, verified, console)
 
 
 def write_conf(run: Invocation, home: Path, address: str) -> Invocation:
@@ -270,8 +265,18 @@ def _is_built(places: Places) -> bool:
     return all(position_reached(places, FEED, name) >= 0 for name in TABLES)
 
 
-def _query(spark: SparkSession, places: Places, console: Console) -> None:
+def _show_query(spark: SparkSession, places: Places, console: Console) -> None:
     """Print what ``sql`` shows of a query."""
     console.print(Text(f"\nA query over silver:\n{QUERY.strip()}", "bold"))
     views = register_views(spark, places, {FEED: list(TABLES)})
     write(ask(spark, QUERY, limit=100, views=views), Format.TABLE, sys.stdout)
+
+
+def _show_verdict(places: Places, verified: Sequence[TableVerification], console: Console) -> bool:
+    """Print what ``verify --against-source`` shows; return whether all tables are equal."""
+    console.print(Text("\nSilver, read without Spark, against the source's own rows:", "bold"))
+    found = summarize(places, FEED, "source", verified, datetime.now(UTC))
+    show(found, sys.stdout)
+    verdict = ("Silver is the source, cell for cell.", "green") if found.equal else ("Silver is not the source.", "red")
+    console.print(Text(*verdict))
+    return found.equal
