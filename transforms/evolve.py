@@ -74,7 +74,8 @@ def check_names(row: T.StructType, *, reserved: Collection[str], keys: Collectio
     twice = [name for name, count in Counter(folded(name) for name in row.names).items() if count > 1]
     if twice:
         alike = " and ".join(repr(name) for name in row.names if folded(name) == twice[0])
-        raise SchemaDrift(f"columns {alike} have one name for Delta, which knows no case", table=table)
+        remedy = "rename one at the source, or leave it out there or by the table's settings"
+        raise SchemaDrift(f"columns {alike} have one name for Delta, which knows no case: {remedy}", table=table)
     have = {folded(name) for name in row.names}
     missing = sorted(name for name in keys if folded(name) not in have)
     if missing:

@@ -75,7 +75,7 @@ def silver_columns(
 def _arrow_type(info: ColumnInfo, options: DeephavenOptions, table: DeephavenTable) -> pa.DataType:
     if info.type is None:
         raise UnknownTemplate(
-            f"column {info.name} is sent as template {info.template_id}, which the schema lacks",
+            f"column {info.name} is sent as template {info.template_id}, no column message of the schema",
             reason="unknown-template",
         )
     timestamps = options.date_times == "timestamp"
