@@ -1,4 +1,4 @@
-"""Sanitises untrusted text for display, and checks host names."""
+"""Text for display: untrusted text made safe, and counts; checks of host names."""
 
 from __future__ import annotations
 
@@ -24,3 +24,8 @@ def check_host(host: str) -> None:
         raise ValueError("a host whose name can be looked up") from None
     if not host.isprintable():
         raise ValueError("a host without control characters")
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: ``1 row``, ``2,000 rows``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

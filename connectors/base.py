@@ -9,7 +9,7 @@ independent reader of the same frames, and a `SourceSubscription`, which queries
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -295,6 +295,10 @@ class Connector(Protocol):
         A partial update completes a later one only within one cut. A table with snapshots cannot have a history.
         """
 
+    @property
+    def simulator_summary(self) -> str:
+        """First sentence of the help of `simulator`, for lists: they load no server."""
+
     def has_snapshots(self, table: Table) -> bool:
         """Return whether the table's stream ever carries snapshots. Without any, changes apply across epochs."""
 
@@ -331,3 +335,6 @@ class Connector(Protocol):
         Raises:
             SourceUnavailable: The source cannot be reached.
         """
+
+    def simulator(self) -> Callable[..., None]:
+        """Return the function behind ``silverfold simulate <name>``; its parameters are the options, as in typer."""

@@ -15,10 +15,10 @@ import typer
 from rich.console import Console
 
 from silverfold.conf.errors import SilverfoldError, SparkUnavailable, StoreUnavailable, UndecodableFrame
+from silverfold.connectors.common.stopping import stopped_by_signals
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.context import Every, Names, invocation
 from silverfold.jobs.common.source_change import misread_since_landed
-from silverfold.jobs.common.stopping import stopped_by_signals
 from silverfold.jobs.common.ways_on import advice_for
 from silverfold.pipelines.places import places_of
 

@@ -21,6 +21,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -81,18 +82,37 @@ JOBS = {
 
 
 class LazyGroup(TyperGroup):
-    """A group that lists commands by their summaries and imports a command when it is called."""
+    """A group that lists commands by their summaries and imports a command when it is called: see `add_lazily`."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the called command, importing it now."""
-        name, _listed, rest = super().resolve_command(ctx, args)
-        return name, name and load(name), rest
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed and listed.callback and listed.callback(), rest
+
+
+def add_lazily(group: typer.Typer, name: str, summary: str, load: Callable[[], Any]) -> None:
+    """Add a command to a `LazyGroup`.
+
+    Args:
+        summary: First sentence of the command's help.
+        load: Imports and returns the command.
+    """
+
+    def stand_in() -> Any:
+        return load()
+
+    stand_in.__doc__ = summary
+    group.command(name)(stand_in)
 
 
 def load(name: str) -> Any:
     """Import a job and return it as a command."""
     module, _, attribute = JOBS[name].target.partition(":")
-    found = getattr(import_module(module), attribute)
+    return as_command(name, getattr(import_module(module), attribute))
+
+
+def as_command(name: str, found: Any) -> Any:
+    """Return a function for typer, or a `typer.Typer` of sub-commands, as a command."""
     if isinstance(found, typer.Typer):
         found.rich_markup_mode = HELP
         return without_flag_metavars(typer.main.get_group(found))
@@ -112,14 +132,6 @@ def without_flag_metavars(command: Any) -> Any:
     return command
 
 
-def _listed(name: str, job: Job) -> Callable[[], None]:
-    def stand_in() -> None:
-        raise AssertionError(f"{name} is replaced when it is called")
-
-    stand_in.__doc__ = job.summary
-    return stand_in
-
-
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"silverfold {version('silverfold')}")
@@ -128,7 +140,7 @@ def _print_version(wanted: bool) -> None:
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, rich_markup_mode=HELP, pretty_exceptions_enable=False)
 for _name, _job in JOBS.items():
-    app.command(_name)(_listed(_name, _job))
+    add_lazily(app, _name, _job.summary, partial(load, _name))
 
 
 @app.callback()

@@ -20,10 +20,10 @@ from rich.table import Table
 from rich.text import Text
 
 from silverfold.conf.errors import ConfigError, SilverfoldError, UndecodableFrame
+from silverfold.connectors.common.stopping import stopped_by_signals
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.console import console_on
 from silverfold.jobs.common.context import invocation
-from silverfold.jobs.common.stopping import stopped_by_signals
 from silverfold.jobs.status import positions
 from silverfold.pipelines.places import places_of
 

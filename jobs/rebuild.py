@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 
 from silverfold.conf.errors import ApplyError, ConfigError, PositionGap, UndecodableFrame
+from silverfold.conf.text import counted
 from silverfold.jobs.cli import main_of
-from silverfold.jobs.common.console import counted
 from silverfold.jobs.common.context import invocation
 from silverfold.jobs.common.source_change import change_since_landed
 

@@ -15,9 +15,9 @@ import typer
 from silverfold.conf.errors import SilverfoldError
 from silverfold.conf.model import Settings
 from silverfold.connectors.base import Connector, Feed
+from silverfold.connectors.common.stopping import end_at_next_signal, ending
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.context import Every, Names, invocation
-from silverfold.jobs.common.stopping import end_at_next_signal, ending
 from silverfold.pipelines.landing.receiving import receive as receive_feed
 from silverfold.pipelines.places import places_of
 

@@ -23,8 +23,9 @@ from rich.console import Console
 from rich.table import Table
 
 from silverfold.conf.errors import ConfigError, QueryFailed
+from silverfold.conf.text import counted
 from silverfold.jobs.cli import main_of
-from silverfold.jobs.common.console import console_on, counted
+from silverfold.jobs.common.console import console_on
 from silverfold.jobs.common.context import invocation
 from silverfold.pipelines.places import places_of
 

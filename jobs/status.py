@@ -19,8 +19,9 @@ from rich.table import Table
 from rich.text import Text
 
 from silverfold.conf.errors import StoreUnavailable
+from silverfold.conf.text import counted
 from silverfold.jobs.cli import main_of
-from silverfold.jobs.common.console import console_on, counted
+from silverfold.jobs.common.console import console_on
 from silverfold.jobs.common.context import invocation
 from silverfold.jobs.common.ways_on import advice_for
 from silverfold.pipelines.landing.ranges import format_ranges

@@ -20,8 +20,9 @@ from rich.table import Table
 from rich.text import Text
 
 from silverfold.conf.errors import ConfigError, RemoteProtocolError, SourceRefused, StoreUnavailable, WireError
+from silverfold.conf.text import counted
 from silverfold.jobs.cli import main_of
-from silverfold.jobs.common.console import console_on, counted
+from silverfold.jobs.common.console import console_on
 from silverfold.jobs.common.context import invocation
 from silverfold.jobs.common.source_change import misread_since_landed
 from silverfold.pipelines.places import history_of, places_of

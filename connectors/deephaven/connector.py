@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from random import Random
@@ -35,6 +35,7 @@ class DeephavenConnector:
     folds: bool = True
     has_partial_updates: bool = True
     source_ordered: bool = False
+    simulator_summary: str = "Serve files as live tables over Deephaven's SBE transport."
 
     def has_snapshots(self, table: Table) -> bool:
         """Return whether the table's subscription begins with a snapshot."""
@@ -101,6 +102,12 @@ class DeephavenConnector:
         from silverfold.connectors.deephaven.reference import DeephavenSourceSubscription  # noqa: PLC0415 - for verify
 
         return DeephavenSourceSubscription(feed, _values(feed, table))
+
+    def simulator(self) -> Callable[..., None]:
+        """Return the command that runs the simulated source."""
+        from silverfold.connectors.deephaven.server.command import deephaven  # noqa: PLC0415 - a feed needs no server
+
+        return deephaven
 
 
 def _options(feed: Feed) -> DeephavenOptions:

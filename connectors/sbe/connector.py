@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
@@ -35,6 +35,9 @@ class SbeConnector:
     folds: bool = False
     has_partial_updates: bool = True
     source_ordered: bool = False
+    simulator_summary: str = (
+        "Send a made-up market's messages in Simple Binary Encoding: book entries with update actions, and trades."
+    )
 
     def has_snapshots(self, table: Table) -> bool:
         """Return False: no message carries the state of the source."""
@@ -118,6 +121,12 @@ class SbeConnector:
     def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
         """Raise SourceRefused: a stream carries changes, never the current state."""
         raise SourceRefused(code="no-snapshot", text="a stream of messages cannot be asked for what there is")
+
+    def simulator(self) -> Callable[..., None]:
+        """Return the command that runs the simulated source."""
+        from silverfold.connectors.sbe.server.command import sbe  # noqa: PLC0415 - a feed needs no server
+
+        return sbe
 
 
 def _options(feed: Feed) -> SbeOptions:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from random import Random
@@ -30,6 +30,9 @@ class SqliteCloudConnector:
     folds: bool = False
     has_partial_updates: bool = True
     source_ordered: bool = False
+    simulator_summary: str = (
+        "Serve SQLite databases as SQLite Cloud does, with pub/sub, and keep their tables changing."
+    )
 
     def has_snapshots(self, table: Table) -> bool:
         """Return whether a table has snapshots. Channels and logs have only what is notified while connected."""
@@ -91,6 +94,12 @@ class SqliteCloudConnector:
         from silverfold.connectors.sqlitecloud.reference.source_subscription import SqliteCloudSourceSubscription  # noqa: PLC0415 - only verify needs a client
 
         return SqliteCloudSourceSubscription(feed, table)
+
+    def simulator(self) -> Callable[..., None]:
+        """Return the command that runs the simulated source."""
+        from silverfold.connectors.sqlitecloud.server.command import sqlitecloud  # noqa: PLC0415 - a feed needs no server
+
+        return sqlitecloud
 
 
 def _settings(table: Table) -> SqliteCloudTable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal
@@ -29,6 +29,9 @@ class WebhookConnector:
     folds: bool = False
     has_partial_updates: bool = True
     source_ordered: bool = False
+    simulator_summary: str = (
+        "Post the changes of a made-up table of orders, one request each, as SQLite Cloud's webhooks would."
+    )
 
     def has_snapshots(self, table: Table) -> bool:
         """Return False: no webhook describes a complete table."""
@@ -80,6 +83,12 @@ class WebhookConnector:
     def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
         """Raise SourceRefused: webhooks report changes, never the current rows."""
         raise SourceRefused(code="no-snapshot", text="nobody can be asked by webhooks for what there is")
+
+    def simulator(self) -> Callable[..., None]:
+        """Return the command that runs the simulated source."""
+        from silverfold.connectors.sqlitecloud_webhooks.server.command import webhooks  # noqa: PLC0415 - a feed needs no server
+
+        return webhooks
 
 
 def _options(feed: Feed) -> WebhookOptions:

@@ -13,8 +13,3 @@ _UNFOLDED = 1_000
 def console_on(out: TextIO) -> Console:
     """Return a console that colours and wraps for terminals only."""
     return Console(file=out, highlight=False, width=None if out.isatty() else _UNFOLDED)
-
-
-def counted(count: int, noun: str) -> str:
-    """Return a count with its noun: ``1 row``, ``2,000 rows``."""
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -10,7 +10,6 @@ import sys
 from binascii import unhexlify
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -18,7 +17,7 @@ import typer
 
 from silverfold.conf.errors import InvalidValue, OversizedMessage, WireError
 from silverfold.connectors.wire.framing.cutter import frames_of
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.known import find_framing
 from silverfold.connectors.wire.framing.settings import LARGEST, Framing
 from silverfold.connectors.wire.sbe.codec.framed import cutter_for
 from silverfold.connectors.wire.sbe.schema.model import Schema
@@ -39,11 +38,10 @@ _MARK = b"\xef\xbb\xbf"
 
 def framing_called(name: str) -> Framing:
     """Return the framing with the given name. Raises BadParameter, which lists the known names."""
-    if name in FRAMINGS:
-        return FRAMINGS[name]
-    near = get_close_matches(name, FRAMINGS, 1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise typer.BadParameter(f"no framing {name!r}.{hint} Known: {', '.join(FRAMINGS)}", param_hint="--framing")
+    try:
+        return find_framing(name)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--framing") from None
 
 
 @contextmanager

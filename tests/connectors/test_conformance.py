@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 import subprocess
 import sys
@@ -55,6 +56,10 @@ def test_it_says_how_it_goes_on_after_a_lost_connection(found: Connector) -> Non
 
 def test_it_travels_to_sparks_workers(found: Connector) -> None:
     assert pickle.loads(pickle.dumps(found)) == found
+
+
+def test_its_simulator_is_listed_with_the_first_line_of_its_help(found: Connector) -> None:
+    assert str(inspect.getdoc(found.simulator())).splitlines()[0] == found.simulator_summary
 
 
 def test_its_protocol_opens_nothing(found: Connector) -> None:

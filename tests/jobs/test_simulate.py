@@ -18,8 +18,9 @@ import pytest
 from silverfold.connectors.deephaven.client.client import TableClient
 from silverfold.connectors.deephaven.client.table_listener import TableListener
 from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
+from silverfold.connectors.registry import CONNECTORS
 from silverfold.connectors.sbe.protocol.schemas import feed_schema
-from silverfold.connectors.sbe.server import Market
+from silverfold.connectors.sbe.server.market import Market
 from silverfold.connectors.wire.framing.cutter import frames_of
 from silverfold.connectors.wire.framing.known import FRAMINGS
 from silverfold.connectors.wire.sbe.codec.decode import decode
@@ -144,6 +145,20 @@ def test_a_market_is_sent_in_the_framing_asked_for_and_the_same_seed_sends_the_s
     last = [{**message.values, "transactTime": 0} for message in messages[-20:]]
     at = expected.index(last[0])
     assert last == expected[at : at + 20]
+
+
+@pytest.mark.parametrize("connector", [None, *sorted(CONNECTORS)])
+def test_a_simulator_loads_no_others_server_and_the_list_of_them_none(connector: str | None) -> None:
+    called = [] if connector is None else [connector.replace("_", "-")]
+    program = (
+        "import sys, silverfold.jobs.cli\n"
+        f"try: silverfold.jobs.cli.main(['simulate', *{called}, '--help'])\n"
+        "finally: print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    loaded = done.stdout.splitlines()[-1].split()
+    servers = {each.split(".")[2] for each in loaded if each.startswith("silverfold.connectors.") and ".server" in each}
+    assert servers - {"common"} == {connector} - {None}
 
 
 @pytest.mark.parametrize(

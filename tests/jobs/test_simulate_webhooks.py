@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from silverfold.connectors.sqlitecloud_webhooks.server import Orders
+from silverfold.connectors.sqlitecloud_webhooks.server.orders import Orders
 from silverfold.jobs.cli import main
 from silverfold.pipelines.places import Place
 from tests.support.landing import landed

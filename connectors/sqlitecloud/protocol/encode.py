@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any, Final
 
-import lz4.block
-
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.sqlitecloud.protocol.messages import (
     SIGNED_64,
@@ -127,6 +125,8 @@ def _rows(rows: Iterable[Sequence[Value]], zero_terminated: bool) -> bytes:
 
 
 def _compressed(kind: bytes, shape: bytes, data: bytes) -> bytes:
+    import lz4.block  # noqa: PLC0415 - of the connector's extra, which settings do not need
+
     block: bytes = lz4.block.compress(data, store_size=False)
     return _sized(b"%", b"%d %d %s0 %s%s" % (len(block), len(data), kind, shape, block))
 

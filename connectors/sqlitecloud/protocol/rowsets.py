@@ -15,8 +15,6 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-import lz4.block
-
 from silverfold.conf.errors import InvalidValue, OversizedMessage
 from silverfold.connectors.sqlitecloud.protocol.cells import read_count, read_values
 from silverfold.connectors.sqlitecloud.protocol.messages import ChunksEnd, Column, Rowset, RowsetChunk, Value
@@ -91,6 +89,8 @@ def _expand(block: bytes, size: int, most: int) -> bytes:
         raise OversizedMessage(detail, offset=0, reason="too_large")
     if not 0 < size <= _MOST_EXPANDED * len(block):
         raise _bad_compression(f"a block of {len(block)} bytes does not expand to {size}", 0)
+    import lz4.block  # noqa: PLC0415 - of the connector's extra, which settings do not need
+
     try:
         data: bytes = lz4.block.decompress(block, uncompressed_size=size)
     except lz4.block.LZ4BlockError as error:

@@ -23,6 +23,7 @@ message header: `connectors.wire.sbe.codec.framed` detects this, and leaves it i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 
 from silverfold.connectors.wire.framing.settings import EncodingType, FixedHeader, Framing, Mark, Number
 from silverfold.connectors.wire.sbe.schema.model import ByteOrder
@@ -134,3 +135,12 @@ FRAMINGS: Mapping[str, Framing] = {
     "packed": Framing(unframed="packed"),
 }
 """By the names used in settings and on the command line."""
+
+
+def find_framing(name: str) -> Framing:
+    """Return the framing with the given name. Raises ValueError; its message lists the known names."""
+    if name in FRAMINGS:
+        return FRAMINGS[name]
+    near = get_close_matches(name, FRAMINGS, 1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise ValueError(f"no framing {name!r}.{hint} Known: {', '.join(FRAMINGS)}")

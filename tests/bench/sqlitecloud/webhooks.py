@@ -16,7 +16,7 @@ from silverfold.connectors.base import Feed
 from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
 from silverfold.connectors.sqlitecloud_webhooks.receiver.receiver import WebhookReceiver
-from silverfold.connectors.sqlitecloud_webhooks.server import DATABASE, TABLE, Orders
+from silverfold.connectors.sqlitecloud_webhooks.server.orders import DATABASE, TABLE, Orders
 from silverfold.jobs.receive import collect_rarely
 from silverfold.pipelines.places import Place
 from tests.bench.sqlitecloud.landing import Spent, at_a_place, landing_at, median, now, since

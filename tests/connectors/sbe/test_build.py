@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from silverfold.conf.errors import UndecodableFrame
 from silverfold.connectors.sbe.connector import CONNECTOR
 from silverfold.connectors.sbe.protocol.schemas import feed_schema
-from silverfold.connectors.sbe.server import Market
+from silverfold.connectors.sbe.server.market import Market
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.pipelines.holding.quarantine_log import Hold, skip
 from silverfold.pipelines.upkeep.rebuild import Rebuild

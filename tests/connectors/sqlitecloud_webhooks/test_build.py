@@ -21,7 +21,8 @@ from silverfold.connectors.base import Feed, mark
 from silverfold.connectors.sqlitecloud_webhooks.connector import CONNECTOR
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
 from silverfold.connectors.sqlitecloud_webhooks.receiver.landing import Landing
-from silverfold.connectors.sqlitecloud_webhooks.server import DATABASE, WebhookSource
+from silverfold.connectors.sqlitecloud_webhooks.server.orders import DATABASE
+from silverfold.connectors.sqlitecloud_webhooks.server.source import WebhookSource
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.holding.quarantine_log import Hold, quarantined, skip
 from silverfold.pipelines.landing.batch import Batch

@@ -13,7 +13,8 @@ import pytest
 
 from silverfold.conf.errors import SourceRefused, SourceUnavailable
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
-from silverfold.connectors.sqlitecloud_webhooks.server import Orders, WebhookSource
+from silverfold.connectors.sqlitecloud_webhooks.server.orders import Orders
+from silverfold.connectors.sqlitecloud_webhooks.server.source import WebhookSource
 
 SIGNING = Signing("X-Sig")
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from random import Random
 from typing import Any, NamedTuple
 
-from silverfold.connectors.sbe.server import Market
+from silverfold.connectors.sbe.server.market import Market
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema

@@ -21,7 +21,8 @@ from silverfold.connectors.sqlitecloud_webhooks.connector import CONNECTOR
 from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.messages import Op
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
-from silverfold.connectors.sqlitecloud_webhooks.server import DATABASE, KEY, TABLE, Orders, WebhookSource
+from silverfold.connectors.sqlitecloud_webhooks.server.orders import DATABASE, KEY, TABLE, Orders
+from silverfold.connectors.sqlitecloud_webhooks.server.source import WebhookSource
 from tests.matrix.connectors.space import Choice, Settings, Space
 from tests.matrix.connectors.world import FEED, HISTORY, HISTORY_LAW, RULES, SWIFT, Expected, Row, World, expect, split
 from tests.matrix.oracle import Rule

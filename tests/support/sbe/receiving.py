@@ -8,7 +8,7 @@ from silverfold.conf.model import Reconnect
 from silverfold.connectors.base import Feed, Resume
 from silverfold.connectors.sbe.protocol.schemas import feed_schema, read_schema
 from silverfold.connectors.sbe.receiver.receiver import SbeReceiver
-from silverfold.connectors.sbe.server import Market
+from silverfold.connectors.sbe.server.market import Market
 from silverfold.connectors.wire.framing.known import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
 from tests.support.memory import MemorySink

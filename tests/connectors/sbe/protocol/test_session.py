@@ -12,7 +12,7 @@ from silverfold.connectors.sbe.protocol.filepositions import BEGINNING, FilePosi
 from silverfold.connectors.sbe.protocol.messages import BadBytes, MessageReceived, SequenceGap
 from silverfold.connectors.sbe.protocol.schemas import feed_schema
 from silverfold.connectors.sbe.protocol.session import Session
-from silverfold.connectors.sbe.server import Market
+from silverfold.connectors.sbe.server.market import Market
 from silverfold.connectors.wire.framing.known import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
 from silverfold.connectors.wire.sbe.codec.encode import encode

@@ -8,7 +8,7 @@ import pytest
 
 from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable
 from silverfold.connectors.base import Resume
-from silverfold.connectors.sbe.server import MarketServer
+from silverfold.connectors.sbe.server.server import MarketServer
 from silverfold.connectors.wire.framing.known import FRAMINGS
 from tests.support.peers import nobody, serving
 from tests.support.polling import until

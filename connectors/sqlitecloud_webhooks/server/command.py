@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import Annotated
 from urllib.parse import urlsplit
 
 import typer
-from rich.console import Console
 
-from silverfold.conf.errors import SourceUnavailable
 from silverfold.conf.secrets import Secret
-from silverfold.connectors.common.rate import Rate, change_steadily
+from silverfold.conf.text import counted
+from silverfold.connectors.common.rate import Rate
+from silverfold.connectors.common.simulation import change_visibly
+from silverfold.connectors.common.stopping import stopped_by_signals
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Encoding, Scheme, Signing
-from silverfold.connectors.sqlitecloud_webhooks.server import DATABASE, KEY, TABLE
-from silverfold.jobs.common.console import counted
-from silverfold.jobs.common.logs import start_logs
-from silverfold.jobs.common.stopping import stopped_by_signals
+from silverfold.connectors.sqlitecloud_webhooks.server.orders import DATABASE, KEY, TABLE
+from silverfold.connectors.sqlitecloud_webhooks.server.source import WebhookSource
 
 
 def webhooks(
@@ -41,36 +39,20 @@ def webhooks(
     The first line printed names the table. A request that is not taken is sent again, in order. Ends with exit code 0
     when the time is over and on SIGINT or SIGTERM, with 3 when the feed cannot be reached, with 2 when it refuses.
     """
-    from silverfold.connectors.sqlitecloud_webhooks.server import WebhookSource  # noqa: PLC0415 - other simulators need no aiohttp
-
-    start_logs("info")
-    if not to.startswith(("http://", "https://")) or not _has_place(to):
+    if not to.startswith(("http://", "https://")) or not _has_host(to):
         raise typer.BadParameter(f"{to!r} is not a URL of http or https", param_hint="--to")
     signing = None if secret_env is None else Signing(header, scheme, encoding, prefix)
     secret = "" if secret_env is None else Secret(env=secret_env).reveal(os.environ)
-    console, made = Console(), 0
     with (
         stopped_by_signals() as stop,
         WebhookSource(to, signing=signing, secret=secret, seed=seed, stopped_within=stop.wait) as source,
     ):
         typer.echo(f"posting to {to}: table {TABLE} of {DATABASE}, key {KEY}")
-        with console.status("changing") as status:
-
-            def progress(changes: int) -> None:
-                nonlocal made
-                made += changes
-                status.update(f"{made} changes")
-
-            pace = Rate(changes_per_second, changes_for)
-            try:
-                change_steadily([source], pace, clock=time.monotonic, stopped_within=stop.wait, progress=progress)
-            except SourceUnavailable:
-                if not stop.is_set():
-                    raise
+        made = change_visibly([source], Rate(changes_per_second, changes_for), stop)
     typer.echo(f"quiet after {counted(made, 'change')}, {counted(len(source.orders.rows), 'row')}")
 
 
-def _has_place(url: str) -> bool:
+def _has_host(url: str) -> bool:
     try:
         return bool(urlsplit(url).hostname) and urlsplit(url).port != 0
     except ValueError:  # invalid port

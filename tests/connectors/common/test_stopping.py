@@ -9,11 +9,11 @@ import time
 
 import pytest
 
-from silverfold.jobs.common.stopping import stopped_by_signals
+from silverfold.connectors.common.stopping import stopped_by_signals
 
 PROGRAM = """
 import time
-from silverfold.jobs.common.stopping import stopped_by_signals
+from silverfold.connectors.common.stopping import stopped_by_signals
 
 with stopped_by_signals() as stop:
     print("ready", flush=True)
@@ -53,7 +53,7 @@ def test_one_signal_leaves_it_the_time_to_end_in_order_also_where_it_is_sent_twi
 
 BUSY = """
 import os, signal, threading
-from silverfold.jobs.common.stopping import stopped_by_signals
+from silverfold.connectors.common.stopping import stopped_by_signals
 
 with stopped_by_signals() as stop:
     parent = os.getpid()

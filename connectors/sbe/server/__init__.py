@@ -1,0 +1,1 @@
+"""A server that sends the messages of a simulated market over TCP."""

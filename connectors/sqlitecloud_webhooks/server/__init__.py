@@ -1,0 +1,1 @@
+"""A source that posts signed webhooks, as the vendor does."""
