@@ -23,48 +23,50 @@ def _as_called_here(mode: object) -> object:
 class DeephavenOptions(Strict):
     """A feed's ``options``.
 
-    Args:
-        schema_: Setting ``schema``: ``builtin`` for our reconstruction, else the path of the vendor's own XML.
-        prefix_counts: What the length before a message counts; None learns it from the first frame.
-        byte_order: Of the schema; None learns it from the first frame.
-        accept_schema_id: Read a server whose schema id is not the schema's.
-        silent_after: Seconds without a byte after which the server counts as lost; None for never: the protocol has no
-            heartbeat, and a quiet table is silent for long.
-        text: Bytes in a cell that are no text in their charset: ``strict`` cannot decode the frame, ``replace`` writes
-            U+FFFD for them.
-        date_times: ``timestamp`` keeps microseconds and counts what lost more; ``nanoseconds`` keeps a long.
+    ``address`` is ``host:port``. A table's ``source`` is its name at the server.
     """
 
     schema_: str = Field(default="builtin", alias="schema", min_length=1)
+    """``builtin`` for the schema in ``connectors/deephaven``, else the path of the vendor's own XML."""
     prefix_counts: PrefixCounts | None = None
+    """What the length before a message counts: ``message``, ``message+prefix`` or ``body``. If unset, the first frame
+    tells."""
     byte_order: Literal["littleEndian", "bigEndian"] | None = None
+    """Byte order of the schema: ``littleEndian`` or ``bigEndian``. If unset, the first frame tells."""
     accept_schema_id: bool = False
+    """Read a server whose schema id differs from the schema's."""
     silent_after: Seconds | None = None
+    """Seconds without a byte after which the server counts as lost, and is connected to anew. The protocol has no
+    heartbeat, and a stopped server keeps its connections open. Set it where some table is known to tick."""
     text: TextErrors = "strict"
+    """Bytes that are not text in their charset: ``strict`` cannot decode the frame, which is a column of up to some
+    thousand rows; ``replace`` writes U+FFFD for them."""
     date_times: Literal["timestamp", "nanoseconds"] = "timestamp"
+    """``timestamp`` keeps microseconds, and counts the values that lost more; ``nanoseconds`` keeps all, as a number.
+    """
 
 
 class DeephavenTable(Table):
-    """One silver table.
-
-    Args:
-        mode: What the server is asked for; ``update_only`` is another name of ``updates_only``.
-        columns: Columns to subscribe; none means all.
-        filter: Rows to subscribe, as an expression of the source; empty means all.
-        every: Seconds from the end of one snapshot to asking for the next, with ``snapshot_only``.
-        apply: With ``updates_only``: append each change to a ``log``, or ``upsert`` rows by their row keys, which must
-            outlive connections then: no snapshot ever corrects a row.
-        decimals: Scale of BigDecimal columns that are to be decimal(38, scale); others become text.
-    """
+    """One silver table."""
 
     ROW_SETTINGS = ("mode", "apply")
 
     mode: Annotated[SubscribeMode, BeforeValidator(_as_called_here)] = SubscribeMode.SNAPSHOT_WITH_UPDATES
+    """What to request: ``snapshot_with_updates``, ``snapshot_only`` or ``updates_only``, which may be called
+    ``update_only``."""
     columns: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Columns to subscribe; empty for all."""
     filter: str = ""
+    """Rows to subscribe, as an expression of the source; empty for all.
+    ``connectors/deephaven/server/filters/syntax.py`` describes what ``silverfold simulate deephaven`` understands."""
     every: float = Field(default=60.0, gt=0, allow_inf_nan=False)
+    """With ``snapshot_only``: seconds from the end of one snapshot to the request for the next."""
     apply: Literal["log", "upsert"] = "log"
+    """With ``updates_only``: ``log`` appends every change as a row; ``upsert`` changes rows, which are identified by
+    the source's row keys alone. No snapshot ever corrects them: use it only if row keys outlive a connection. Where the
+    server makes the table anew, a row key means another row."""
     decimals: dict[str, Annotated[int, Field(ge=0, le=38)]] = Field(default_factory=dict)
+    """Scale of the BigDecimal columns that become decimal(38, scale); others become text."""
 
     @property
     def row_settings(self) -> dict[str, str | list[str]]:

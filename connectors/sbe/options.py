@@ -41,60 +41,63 @@ def _with_tuples(given: object) -> object:
 class SbeOptions(Strict):
     """A feed's ``options``.
 
-    Args:
-        schema_: Setting ``schema``: path of the XML, or ``builtin`` for what ``silverfold simulate sbe`` speaks.
-        accept: Codes of mistakes of the schema to pass over, as ``silverfold sbe validate --accept`` does.
-        framing: How messages stand in the stream: a name, or a table with the settings of
-            `connectors.wire.framing.settings.Framing`.
-        max_message: Longest message to accept, in bytes; None leaves it to the framing.
-        silent_after: Seconds without a byte after which a connection counts as lost; None for never.
+    ``address`` is ``host:port``, or ``file:PATH`` for a file of frames, which is read on as it grows. Tables have a
+    ``template`` instead of a ``source``.
     """
 
     schema_: str = Field(alias="schema", min_length=1)
+    """Path of the SBE schema's XML, or ``builtin``: what ``silverfold simulate sbe`` speaks."""
     accept: tuple[Literal["E14", "E24"], ...] = ()
+    """Mistakes of the schema to pass over, as ``silverfold sbe validate --accept`` does: ``E14`` (an enum lists its
+    null value), ``E24`` (semantic types differ)."""
     framing: Annotated[Framing, BeforeValidator(_framing)]
+    """Framing of the messages: a name (``silverfold sbe decode --help`` lists them), or a table with the settings of
+    ``connectors/wire/framing/settings.py``."""
     max_message: int | None = Field(default=None, ge=1, le=_LARGEST)
+    """Longest message to accept, in bytes; if unset, the framing's own bound."""
     silent_after: Seconds | None = None
+    """Seconds without a byte after which a connection counts as lost, and is made anew. Set it where the source is
+    known to send so often."""
 
 
 class SbeTable(Table):
-    """One silver table, of one template.
-
-    Args:
-        source: Setting ``template``: the message's name in the schema; empty for the table's own name.
-        group: Dotted path of a group: a row for each of its entries. Empty: a row for each message.
-        with_: Setting ``with``: of what encloses the entries, which columns their rows have; None for all fields.
-        groups: What becomes of groups inside: columns of arrays, or nothing.
-        decimals: Composites of a mantissa and a constant exponent from -38 to 0 are decimals, not structs.
-        timestamps: Fields that are called UTCTimestamp, by semantic type or type, are timestamps, not numbers: in their
-            `timeUnit`, nanoseconds without one.
-        sets: Sets are lists of names, which bits without a name are not in, or integers, which have all bits.
-        text: Bytes that are not text in their charset make a frame unreadable, or become U+FFFD.
-        unknown_values: What an enum's column has for a value that the schema does not know: what was sent, as text (of
-            a character that is another value's name, its number), or the frame cannot be read (``error``). In a key it
-            never can, inside arrays and composites always.
-        absent: Without ``keys``: what is not in a message, being newer than its version or beyond its block, is NULL,
-            as what was sent as null is; with ``listed`` the column ``_sent`` names what is in it.
-        operation: With ``keys``: the column of an enum that says what is done to the row. Empty: every row upserts.
-        inserts, updates, deletes: Its values, by what they do. Without any of them, names such as New, Change, Delete.
-    """
+    """One silver table, of one template."""
 
     ROW_SETTINGS = ("group", "operation", "inserts", "updates", "deletes", "unknown_values", "absent")
 
     source: SourceName = Field(default="", alias="template")
+    """The message's name in the schema; by default the table's own name."""
     group: str = ""
+    """Dotted path of a group: one row per entry. Without it, one row per message."""
     with_: tuple[Name, ...] | None = Field(default=None, alias="with")
+    """With ``group``: columns that rows take from what encloses the entries; by default all fields."""
     groups: Literal["arrays", "omit"] = "arrays"
+    """Groups inside become columns of ``arrays``, or nothing with ``omit``."""
     decimals: bool = False
+    """Composites of a mantissa and a constant exponent from -38 to 0 become decimals, not structs."""
     timestamps: bool = False
+    """Fields called UTCTimestamp, by semantic type or type, become timestamps, not numbers: in their ``timeUnit``,
+    nanoseconds without one."""
     sets: Literal["names", "integer"] = "names"
+    """Sets become lists of ``names``, without bits that have no name, or an ``integer`` with all bits."""
     text: Literal["strict", "replace"] = "strict"
+    """Bytes that are not text in their charset: ``strict`` cannot decode the frame, ``replace`` writes U+FFFD."""
     unknown_values: Literal["keep", "error"] = "keep"
+    """Values of an enum that the schema does not name. ``keep`` stores what was sent, as text; a character that is the
+    name of another value is stored as its number. With ``error`` the table waits for a schema that names the value. In
+    a key it always does, inside arrays and composites never."""
     absent: Literal["null", "listed"] = "null"
+    """Without ``keys``: fields that a message lacks, being newer than its version or beyond its block, are NULL like
+    those sent as null. With ``listed``, a column ``_sent`` names the fields that it has."""
     operation: str = ""
+    """With ``keys``: column of an enum that says what is done to the row. Without it every row upserts; without
+    ``keys`` every row is added as it came."""
     inserts: tuple[Name, ...] = ()
+    """Values of ``operation`` that begin a row. If none of the three lists is set: New, Add, Insert, Create."""
     updates: tuple[Name, ...] = ()
+    """Values that change a row: Change, Update, Modify, Replace."""
     deletes: tuple[Name, ...] = ()
+    """Values that end a row: Delete, Remove, Cancel. Any other value holds the table."""
 
     @property
     def path(self) -> tuple[str, ...]:

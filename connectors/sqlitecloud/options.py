@@ -38,45 +38,54 @@ ColumnName: TypeAlias = Annotated[str, Field(min_length=1)]
 class SqliteCloudOptions(Strict):
     """A feed's ``options``.
 
-    Args:
-        connection: The whole connection string, where it is to be a secret; the feed's ``address`` is empty then.
-        user, password, apikey, token: Credentials, of one kind; for an ``address`` that has none.
-        all_tables: Listen to all tables of the database at once, also those that come later; what no table of the feed
-            is for lands all the same. Without, each table is listened to by its name.
-        listen: How a table is listened to: by ``LISTEN TABLE t``, or, with ``channel``, by ``LISTEN t``, as servers had
-            it before July 2025.
-        update_columns: What an UPDATE does not carry stayed as it was (``partial``), or is NULL (``full``).
-        insert_absent: What an INSERT does not carry is NULL, or an ``error``.
-        blob: How notifications spell blobs; ``error``: a table with one waits until this is set. Snapshots have bytes.
-        fence: Tell when a snapshot is overtaken by messages on a channel of our own, made for it.
-        settle_seconds: Without ``fence``: it is, when no notification has come for so long.
-        canary_seconds: How often to make sure that notifications still come; 0 for never.
-        reconcile_hours: How often to take a snapshot for certainty; 0 for never.
-        max_frame_bytes: Longest frame to accept.
-        frame_timeout: Seconds within which a frame that has begun must be there.
-        max_rows: Most rows in one frame of a snapshot; 0 leaves that to the server.
-        page_rows: Select a snapshot in pages of so many rows, each a moment of its own; 0 for one SELECT. Tables whose
-            keys are not their primary key are always read by one.
+    ``address`` is a connection string, ``sqlitecloud://host:port/database.db``, with the keys of the official clients;
+    credentials go into ``options``. A table is one of the database, and needs a primary key or ``keys``. With
+    ``channel`` instead, it has a row for each message: ``sender``, ``payload``.
     """
 
     connection: Secret | None = None
+    """The whole connection string as a secret, instead of ``address``."""
     user: str | Secret | None = None
+    """User name, with ``options.password``. May be a secret."""
     password: Secret | None = None
+    """A secret, as are the next two. One kind of credentials is needed, unless the connection string has some."""
     apikey: Secret | None = None
+    """API key, as a secret."""
     token: Secret | None = None
+    """Access token, as a secret."""
     all_tables: bool = False
+    """Listen to all tables of the database at once, also those that come later. Changes that no table of the feed needs
+    land all the same. If false, each table is listened to by its name."""
     listen: Literal["table", "channel"] = "table"
+    """How to listen to a table: by ``LISTEN TABLE t``, or with ``channel`` by ``LISTEN t``, as servers had it before
+    July 2025."""
     update_columns: Literal["partial", "full"] = "partial"
+    """Columns that an UPDATE does not carry stay as they were (``partial``), or are NULL (``full``)."""
     insert_absent: Literal["null", "error"] = "null"
+    """Columns that an INSERT does not carry are NULL, or an ``error``."""
     blob: BlobForm = "error"
+    """How notifications spell blobs: ``base64``, ``hex``, or as ``text``, which is right for UTF-8 only. With ``error``
+    a table waits at the first in a column of type BLOB until this is set. Snapshots have bytes."""
     fence: bool = True
+    """Find out when notifications overtake a snapshot, by messages on a channel made for it. Needs the privileges
+    PUBSUBCREATE, PUB and SUB."""
     settle_seconds: float = Field(default=2.0, gt=0, le=3_600, allow_inf_nan=False)
+    """Without ``fence``: seconds without a notification after which a snapshot counts as overtaken."""
     canary_seconds: Annotated[float, _SECONDS] = 30.0
+    """Seconds between checks that notifications still come; 0 for never."""
     reconcile_hours: Annotated[float, Field(ge=0, le=8_784, allow_inf_nan=False)] = 24.0
+    """Hours between snapshots taken for certainty; 0 for never."""
     max_frame_bytes: int = Field(default=MAX_FRAME_BYTES, ge=1 << 10, le=1 << 30)
+    """Longest frame to accept, and to expand."""
     frame_timeout: Annotated[float, Field(gt=0, le=86_400, allow_inf_nan=False)] = 60.0
+    """Seconds within which a frame that has begun must be complete."""
     max_rows: int = Field(default=MAX_ROWS, ge=0, le=1_000_000)
+    """Most rows in one frame of a snapshot; 0 leaves that to the server. Takes precedence over ``maxrows`` of the
+    address. A frame of more than 4,000,000 values is refused: ask for fewer rows of a table of more than 800 columns.
+    """
     page_rows: int = Field(default=0, ge=0, le=1_000_000_000)
+    """Select snapshots in pages of so many rows, each a moment of its own; 0 for one SELECT. Tables whose keys are not
+    their primary key are always read by one."""
 
     @property
     def row_settings(self) -> dict[str, str | list[str]]:
@@ -96,26 +105,32 @@ class SqliteCloudOptions(Strict):
 class SqliteCloudTable(Table):
     """One silver table: a table of the database, or the messages of a channel.
 
-    Args:
-        source: The table's name at the source; empty for the silver table's own name.
-        channel: Instead: a channel, each of whose messages becomes a row, that is only ever added.
-        log: Instead of the table's rows, each change that is notified of it becomes a row: who wrote it, what it did,
-            key and columns in JSON. What happens while nobody listens is not in it.
-        keys: Columns that name a row, of a table that has no primary key. Without, those of its primary key. SQLite may
-            notify nothing of such a table: then it is as its last snapshot was (``reconcile_hours``).
-        key_collation: ``nocase`` for a key declared so: keys that differ in the case of ASCII letters are one. Silver
-            has them in lower case.
-        types: Types of columns that are not to be of their declared one: bigint, double, string, binary, boolean or
-            decimal(precision, scale). A column of ``string`` takes whatever SQLite holds but blobs.
+    SQLite's declared types give way to its affinities: INT is bigint; CHAR, CLOB and TEXT are string, BLOB is binary,
+    REAL, FLOA and DOUB are double. All else (NUMERIC, DECIMAL, BOOLEAN, DATE, none) is string, which loses nothing. A
+    value that does not fit its column holds the table, and is reported; as ``string`` a column takes anything but
+    blobs. A notification spells a blob as text. In a column of another type than BLOB the two cannot be told apart: the
+    text is stored, and the next snapshot, which can tell, holds the table. Give such a column
+    ``types = { name = "binary" }``.
     """
 
     ROW_SETTINGS = ("key_collation",)
 
     source: SourceName = ""
+    """The table's name in the database; by default the table's own name."""
+    keys: tuple[str, ...] = ()
+    """Columns that name a row, of a table without a primary key; by default its primary key. SQLite may notify nothing
+    of such a table: then it is as its last snapshot was (``options.reconcile_hours``)."""
     channel: SourceName = ""
+    """Instead of a table, a channel: its messages are rows, which are only ever added."""
     log: bool = False
+    """Instead of the table's rows, a row for each notified change of its ``source``: ``sender``, ``op``, and in JSON
+    ``key``, ``old_key``, ``columns``. It lacks what happens while nobody listens."""
     key_collation: Literal["binary", "nocase"] = "binary"
+    """``nocase`` for a key that is declared so: keys that differ in the case of ASCII letters are one. Silver has them
+    in lower case."""
     types: dict[ColumnName, TypeName] = Field(default_factory=dict)
+    """Types of columns that are not to be of their declared one: ``{ price = "decimal(10, 2)" }``. bigint, double,
+    string, binary, boolean or decimal."""
 
     @property
     def is_channel(self) -> bool:

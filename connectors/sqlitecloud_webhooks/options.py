@@ -21,40 +21,42 @@ LARGEST = 64 << 20
 class WebhookOptions(Strict):
     """A feed's ``options``.
 
-    Args:
-        database: The database whose tables the feed has. Webhooks of another one land, and change no table.
-        path: Where webhooks are posted to, without a query, escaped as in a URL or not. A request for any other is
-            answered 404.
-        secret: The webhook's secret, shared with the vendor.
-        header: The header by which a request shows that it knows the secret.
-        scheme: What the header has: the secret itself, or a signature of the body by it.
-        encoding: Of the signature.
-        prefix: What stands before it in the header.
-        insecure: Take what anybody posts. Instead of ``secret``.
-        max_body_bytes: Longest body to accept.
-        timeout: Seconds within which a request is received and landed.
-        certificate, certificate_key: Files in PEM, for https. Without a key of its own, the certificate's file has it.
-        insert_absent: What an insert does not carry is NULL (``null``), stays as it was where the row is there already
-            (``keep``), or holds the table (``error``).
-        blob: How webhooks spell blobs; ``error``: a table with one waits until this is set.
+    ``address`` is where the receiver listens, ``host:port``; by default ``127.0.0.1:8090``.
+    ``connectors/sqlitecloud_webhooks/PROTOCOL.md`` explains all of it.
     """
 
     database: str = Field(min_length=1)
+    """The database whose tables the feed has. Webhooks of another one land, and change no table."""
     path: Annotated[str, expanded('/[!"$->@-~]*', "a path: / first, without ?, #, spaces or letters beyond ASCII")] = (
         "/"
     )
+    """Where webhooks are posted to, without a query, escaped as in a URL or not. Any other path is answered 404."""
     secret: Secret | None = None
+    """The webhook's secret, shared with the vendor: a reference, read anew for each request."""
     header: Annotated[str, expanded("[A-Za-z0-9-]*", "the name of a header: letters, digits and -")] = ""
+    """With ``secret``: the header by which a request shows that it knows the secret."""
     scheme: Scheme = "hmac-sha256"
+    """Content of the header: the HMAC of the body as sent, or with ``plain`` the secret itself."""
     encoding: Encoding = "hex"
+    """Encoding of the HMAC: ``hex`` or ``base64``."""
     prefix: str = ""
+    """Text before it in the header, such as ``sha256=`` or ``Bearer ``."""
     insecure: bool = False
+    """Instead of ``secret``: accept what anybody posts."""
     max_body_bytes: int = Field(default=1 << 20, ge=1 << 10, le=LARGEST)
+    """Longest body to accept."""
     timeout: Annotated[float, Field(gt=0, le=3_600, allow_inf_nan=False)] = 30.0
+    """Seconds within which a request is received and landed."""
     certificate: str = ""
+    """PEM file, for https."""
     certificate_key: str = ""
+    """PEM file of its key, where the certificate's file has none; without a pass phrase."""
     insert_absent: Literal["null", "keep", "error"] = "null"
+    """Columns that an insert does not carry are NULL (``null``), or stay as they were where the row exists already
+    (``keep``), or hold the table (``error``)."""
     blob: BlobForm = "error"
+    """How webhooks spell blobs: ``base64``, ``hex`` or, right for UTF-8 only, ``text``. With ``error``, a table with
+    one waits."""
 
     @property
     def row_settings(self) -> dict[str, str | list[str]]:
@@ -78,17 +80,16 @@ class WebhookOptions(Strict):
 
 
 class WebhookTable(Table):
-    """One silver table.
-
-    Args:
-        source: The table's name at the source; empty for the silver table's own name.
-        keys: Columns that name a row: no webhook tells them.
-        types: Types of columns: bigint, double, string, binary, boolean or decimal(precision, scale). Each key has one:
-            1 and '1' are two keys. Any other column without is a string. A column named here is there from the start.
-    """
+    """One silver table."""
 
     source: SourceName = ""
+    """The table's name at the source; by default the table's own name."""
+    keys: tuple[str, ...] = ()
+    """Columns that name a row, at least one: no webhook tells them."""
     types: dict[ColumnName, TypeName] = Field(default_factory=dict)
+    """Types of columns, by name: ``bigint``, ``double``, ``string``, ``binary``, ``boolean`` or ``decimal(precision,
+    scale)``. Each key needs one: 1 and '1' are two keys. Other columns are strings without. A column named here exists
+    from the start."""
 
     @model_validator(mode="after")
     def _names_its_rows(self) -> WebhookTable:

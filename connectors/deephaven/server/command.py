@@ -66,11 +66,11 @@ def deephaven(
     those that are there. Ends on SIGINT or SIGTERM with exit code 0.
     """
     tables = {name: load_file(file) for name, file in _named_files(table).items()}
-    views = _views(tables, where or [], last_by or [])
+    exported_views = _views(tables, where or [], last_by or [])
     later = [(after, name, load_file(file)) for after, name, file in _files_later(export_after or [])]
     ends = [_later(argument, "--unexport-after") for argument in unexport_after or []]
     for _, name in ends:
-        if name not in {*tables, *views, *(each for _, each, _ in later)}:
+        if name not in {*tables, *exported_views, *(each for _, each, _ in later)}:
             raise typer.BadParameter(f"no table {name!r} is exported", param_hint="--unexport-after")
     server = TableServer.start(
         port,
@@ -87,7 +87,7 @@ def deephaven(
             _do_after(after, stop, partial(server.export_table, name, each), f"table {name} is exported")
         for after, name in ends:
             _do_after(after, stop, partial(server.unexport_table, name), f"table {name} is not exported any more")
-        for name, view in views.items():
+        for name, view in exported_views.items():
             server.export_table(name, view)
             typer.echo(f"table {name}: {counted(len(view), 'row')}, {counted(len(view.columns), 'column')}")
         named = [*tables.items(), *((name, each) for _, name, each in later)]
