@@ -27,6 +27,12 @@ To add a connector:
    `connectors.common`.
 2. One line in `connectors.registry`.
 3. A folder ``tests/golden/<name>/`` with byte vectors.
+4. What it alone needs: an extra of its name in ``pyproject.toml``, part of ``all``. Import such packages only in rooms
+   that settings do not load.
+5. One line in the table of ``README.md``.
+
+Nothing else names it. ``silverfold simulate <name>`` is `Connector.simulator`. The section of ``conf/README.md`` comes
+from the docstrings of its settings: run ``python -m tests.settings_page``.
 
 The conformance suite (``tests/connectors/test_conformance.py``) then runs over it.
 """

@@ -296,6 +296,10 @@ class Connector(Protocol):
         """
 
     @property
+    def packages(self) -> tuple[str, ...]:
+        """Modules of the connector's extra in ``pyproject.toml``. Its settings load none of them."""
+
+    @property
     def simulator_summary(self) -> str:
         """First sentence of the help of `simulator`, for lists: they load no server."""
 

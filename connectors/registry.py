@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -31,6 +32,18 @@ def find_connector(name: str) -> Connector:
     return connector
 
 
+def hyphenated_name(connector: Connector) -> str:
+    """Return the name of a connector's extra, and of its simulator on the command line."""
+    return connector.name.replace("_", "-")
+
+
+def missing_extra(connector: Connector) -> str | None:
+    """Return what to install if packages of the connector are not here, as the end of an error message."""
+    if all(find_spec(package) for package in connector.packages):
+        return None
+    return f"one whose packages are here: install silverfold[{hyphenated_name(connector)}]"
+
+
 def open_feed(name: str, settings: Settings) -> tuple[Connector, Feed]:
     """Return a feed's connector and its settings, validated by that connector. Connects to nothing.
 
@@ -44,6 +57,8 @@ def open_feed(name: str, settings: Settings) -> tuple[Connector, Feed]:
     if raw.connector not in CONNECTORS:
         raise _config_error(raw, "connector", raw.connector, ", ".join(sorted(CONNECTORS)))
     connector = find_connector(raw.connector)
+    if missing := missing_extra(connector):
+        raise _config_error(raw, "connector", raw.connector, missing)
     feed = _validate(name, raw, connector)
     problems = [*connector.problems(feed), *_history_problems(connector, feed)]
     mistakes = [_config_error(raw, *problem) for problem in problems]

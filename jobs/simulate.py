@@ -6,10 +6,13 @@ interrupted or terminated; it ends with exit code 0. Each connector brings its o
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
+from silverfold.conf.errors import ConfigError
 from silverfold.connectors.base import Connector
-from silverfold.connectors.registry import CONNECTORS, find_connector
+from silverfold.connectors.registry import CONNECTORS, find_connector, hyphenated_name, missing_extra
 from silverfold.jobs.cli import LazyGroup, add_lazily, as_command, main_of
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True)
@@ -24,8 +27,14 @@ def simulate() -> None:
 
 
 def _add(connector: Connector) -> None:
-    name = connector.name.replace("_", "-")
-    add_lazily(app, name, connector.simulator_summary, lambda: as_command(name, connector.simulator()))
+    name = hyphenated_name(connector)
+
+    def load() -> Any:
+        if missing := missing_extra(connector):
+            raise ConfigError(file="command line", key="COMMAND", found=name, allowed=missing)
+        return as_command(name, connector.simulator())
+
+    add_lazily(app, name, connector.simulator_summary, load)
 
 
 for _each in CONNECTORS:

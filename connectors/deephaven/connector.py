@@ -35,6 +35,7 @@ class DeephavenConnector:
     folds: bool = True
     has_partial_updates: bool = True
     source_ordered: bool = False
+    packages: tuple[str, ...] = ()
     simulator_summary: str = "Serve files as live tables over Deephaven's SBE transport."
 
     def has_snapshots(self, table: Table) -> bool:

@@ -35,6 +35,7 @@ class SbeConnector:
     folds: bool = False
     has_partial_updates: bool = True
     source_ordered: bool = False
+    packages: tuple[str, ...] = ()
     simulator_summary: str = (
         "Send a made-up market's messages in Simple Binary Encoding: book entries with update actions, and trades."
     )

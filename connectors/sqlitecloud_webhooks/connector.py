@@ -29,6 +29,7 @@ class WebhookConnector:
     folds: bool = False
     has_partial_updates: bool = True
     source_ordered: bool = False
+    packages: tuple[str, ...] = ("aiohttp",)
     simulator_summary: str = (
         "Post the changes of a made-up table of orders, one request each, as SQLite Cloud's webhooks would."
     )

@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
+from importlib import import_module
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -73,7 +75,7 @@ def is_local(session: SparkSession) -> bool:
 
 
 def await_workers(session: SparkSession, *, within: float = WITHIN) -> None:
-    """Run a task that imports what decoders do, if tasks run elsewhere than on this machine.
+    """Run a task that imports what decoders do, and the extras that are here, if tasks run on other machines.
 
     A job whose executors never come would wait for ever, without a message.
 
@@ -82,7 +84,16 @@ def await_workers(session: SparkSession, *, within: float = WITHIN) -> None:
     """
     if is_local(session):
         return
-    rows = session.range(1).mapInArrow(_import_connectors, "id bigint")
+    packages = [each for name in CONNECTORS for each in find_connector(name).packages if find_spec(each)]
+
+    def import_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for name in CONNECTORS:
+            find_connector(name)
+        for package in packages:
+            import_module(package)
+        yield from batches
+
+    rows = session.range(1).mapInArrow(import_all, "id bigint")
     with ThreadPoolExecutor(1) as beside:
         task = beside.submit(rows.collect)
         try:
@@ -117,9 +128,3 @@ def _cancel(session: SparkSession) -> None:
         session.interruptAll()
     else:
         session.sparkContext.cancelAllJobs()
-
-
-def _import_connectors(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for name in CONNECTORS:
-        find_connector(name)
-    yield from batches

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 import pickle
+import re
 import subprocess
 import sys
+import tomllib
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
@@ -16,10 +18,11 @@ import pytest
 
 from silverfold.conf.model import Strict, Table
 from silverfold.connectors.base import Connector
-from silverfold.connectors.registry import CONNECTORS, find_connector
+from silverfold.connectors.registry import CONNECTORS, find_connector, hyphenated_name
 
 ROOMS = ("connector", "decoder", "options", "protocol", "receiver", "reference", "server")
-GOLDEN = Path(__file__).parents[1] / "golden"
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden"
 
 
 @pytest.fixture(params=sorted(CONNECTORS))
@@ -60,6 +63,31 @@ def test_it_travels_to_sparks_workers(found: Connector) -> None:
 
 def test_its_simulator_is_listed_with_the_first_line_of_its_help(found: Connector) -> None:
     assert str(inspect.getdoc(found.simulator())).splitlines()[0] == found.simulator_summary
+
+
+def test_its_packages_are_those_of_its_extra_and_readme_names_it(found: Connector) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    extra = hyphenated_name(found)
+    required = [str(re.match(r"[\w-]+", requirement)[0]) for requirement in extras.get(extra, ())]
+    assert sorted(found.packages) == sorted(required)
+    row = re.search(rf"^\| `{found.name}` \| .* \|$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert row
+    if required:
+        assert re.search(rf"[\[,]{extra}[,\]]", *extras["all"])
+        assert row[0].endswith(f" | `silverfold[{extra}]` |")
+
+
+def test_it_is_found_and_described_without_its_packages(found: Connector) -> None:
+    script = (
+        "import sys\n"
+        f"sys.modules.update(dict.fromkeys({found.packages}))\n"
+        "from silverfold.connectors.registry import find_connector, missing_extra\n"
+        f"found = find_connector('{found.name}')\n"
+        "print(found.Options.__name__, missing_extra(found))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    extra = f"one whose packages are here: install silverfold[{hyphenated_name(found)}]" if found.packages else None
+    assert done.stdout == f"{found.Options.__name__} {extra}\n"
 
 
 def test_its_protocol_opens_nothing(found: Connector) -> None:

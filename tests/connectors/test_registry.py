@@ -77,7 +77,15 @@ def test_an_unknown_feed_is_told_which_there_are(settings):
 
 def test_an_unknown_connector_is_told_which_there_are(settings):
     assert mistakes(settings(MARKET.replace("deephaven", "carrier-pigeon"))) == [
-        ("connector", "carrier-pigeon", "deephaven, sbe, sqlitecloud, sqlitecloud_webhooks")
+        ("connector", "carrier-pigeon", ", ".join(sorted(CONNECTORS)))
+    ]
+
+
+def test_a_connector_whose_packages_are_not_here_is_told_its_extra(settings, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lz4", None)
+    feed = 'connector = "sqlitecloud"\naddress = "sqlitecloud://127.0.0.1:8860/shop.db"\n[tables.item]\n'
+    assert mistakes(settings(feed)) == [
+        ("connector", "sqlitecloud", "one whose packages are here: install silverfold[sqlitecloud]")
     ]
 
 

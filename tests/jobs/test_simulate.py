@@ -203,6 +203,14 @@ def test_a_framing_that_cannot_be_sent_is_told_with_exit_code_2(
     assert complaint in capsys.readouterr().err
 
 
+def test_a_simulator_whose_packages_are_not_here_is_told_its_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    assert exits("sqlitecloud-webhooks", "--to", "http://127.0.0.1:1/") == 2
+    assert "install silverfold[sqlitecloud-webhooks]" in capsys.readouterr().err
+
+
 def test_a_port_in_use_is_told_with_exit_code_3(trades: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -222,6 +222,7 @@ class StubConnector:
     misread: frozenset[int] = frozenset()
     name: str = FEED
     folds: bool = False
+    packages: tuple[str, ...] = ()
     Options: type[BaseModel] = StubOptions
     TableOptions: type[Table] = StubTable
 
