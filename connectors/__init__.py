@@ -34,5 +34,6 @@ To add a connector:
 Nothing else names it. ``silverfold simulate <name>`` is `Connector.simulator`. The section of ``conf/README.md`` comes
 from the docstrings of its settings: run ``python -m tests.settings_page``.
 
-The conformance suite (``tests/connectors/test_conformance.py``) then runs over it.
+The conformance suite (``tests/connectors/test_conformance.py``) then runs over it. The smallest connector is
+``tests/support/toy``.
 """

@@ -81,8 +81,8 @@ def test_it_is_found_and_described_without_its_packages(found: Connector) -> Non
     script = (
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({found.packages}))\n"
-        "from silverfold.connectors.registry import find_connector, missing_extra\n"
-        f"found = find_connector('{found.name}')\n"
+        "from silverfold.connectors.registry import missing_extra\n"
+        f"from {type(found).__module__} import CONNECTOR as found\n"
         "print(found.Options.__name__, missing_extra(found))"
     )
     done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)

@@ -1,0 +1,21 @@
+"""The toy's receiver: lands every line of the source."""
+
+from __future__ import annotations
+
+from silverfold.connectors.base import Boundary, Feed, Frame, FrameSink, Kind, Resume
+from toy.options import ToyOptions
+from toy.protocol import line
+
+
+class ToyReceiver:
+    """See `connectors.base.Receiver`."""
+
+    def __init__(self, feed: Feed) -> None:
+        assert isinstance(feed.options, ToyOptions)
+        self._lines = feed.options.lines
+
+    async def run(self, sink: FrameSink, resume: Resume) -> str:
+        """Land the lines."""
+        bodies = [line(number) for number in range(self._lines)]
+        await sink.land([Frame(body, Kind.DATA, Boundary.WHOLE, "lines") for body in bodies])
+        return "there are no more lines"
