@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -104,32 +104,34 @@ def perform(run: Invocation, home: Path, cleanup: ExitStack, console: Console, *
     say(f"source: a table server on {feed.address}; 2 tables of {rows:,} rows, all {len(TYPES)} column types")
     receiver = cleanup.enter_context(_receiving(ours, home / "receiver.log", seconds + _ABANDONED_AFTER))
     say(f"receiver: process {receiver.pid}")
-    look, is_built = partial(_look, places, connector, feed), partial(_is_built, places)
+    look, is_built = _looking(places, connector, feed), partial(_is_built, places)
+    live = Live(get_renderable=look, console=console, auto_refresh=console.is_terminal, transient=True)
+    cleanup.enter_context(live)  # a second Ctrl-C must not interrupt its end
     try:
-        with Live(get_renderable=look, console=console, auto_refresh=console.is_terminal, transient=True):
-            spark, following, stop = _follow(settings, connector, feed, cleanup)
-            say("Spark has started")
-            say(f"the tables change, {CHANGES_PER_SECOND:.0f} rows a second in each")
-            change = partial(_change, changers, receiver, following)
-            change(PATIENCE, until=is_built)
-            if is_built():  # else what is verified tells why
-                say("both silver tables stand: the build follows the changes from now on")
-            change(seconds / 2)
-            source.disconnect_all()
-            say("the source broke the connection: a new epoch begins with new snapshots")
-            change(seconds / 2)
-            say("the source is quiet from now on")
-            verified = [verify_against_source(places, connector, feed, name, patience=PATIENCE) for name in TABLES]
-            stop.set()
-            following.result()
-            if code := _stop(receiver):
-                raise subprocess.CalledProcessError(code, receiver.args)
-            say("the receiver stopped in order, with everything landed")
+        spark, following, stop = _follow(settings, connector, feed, cleanup)
+        say("Spark has started")
+        say(f"the tables change, {CHANGES_PER_SECOND:.0f} rows a second in each")
+        change = partial(_change, changers, receiver, following)
+        change(PATIENCE, until=is_built)
+        if is_built():  # else what is verified tells why
+            say("both silver tables stand: the build follows the changes from now on")
+        change(seconds / 2)
+        source.disconnect_all()
+        say("the source broke the connection: a new epoch begins with new snapshots")
+        change(seconds / 2)
+        say("the source is quiet from now on")
+        verified = [verify_against_source(places, connector, feed, name, patience=PATIENCE) for name in TABLES]
+        stop.set()
+        following.result()
+        if code := _stop(receiver):
+            raise subprocess.CalledProcessError(code, receiver.args)
+        say("the receiver stopped in order, with everything landed")
     except subprocess.CalledProcessError as error:
         last_words = "\n".join((home / "receiver.log").read_text(encoding="utf-8").splitlines()[-_LAST_LINES:])
         ended = f"the receiver ended with exit code {error.returncode}:\n{last_words}"
         console.print(Text(f"silverfold: the demo did not get to its end: {ended}", "red"))
         return False
+    live.stop()
     console.print(look())
     _show_query(spark, places, console)
     return _show_verdict(places, verified, console)
@@ -252,13 +254,18 @@ def _change(
     change_steadily(changers, Rate(CHANGES_PER_SECOND, seconds), clock=time.monotonic, stopped_within=waited)
 
 
-def _look(places: Places, connector: Connector, feed: Feed) -> Group | Text:
-    """Return what ``status`` shows of the feed now."""
-    now = datetime.now(UTC)
-    try:
-        return picture(read_status(places, connector, feed, now=now), now)
-    except StoreUnavailable as error:  # a table between two states; the next look succeeds
-        return Text(str(error))
+def _looking(places: Places, connector: Connector, feed: Feed) -> Callable[[], Group | Text]:
+    """Return a function that returns what ``status`` shows, as of the last time that all tables could be read."""
+    last: Group | Text = Text()
+
+    def look() -> Group | Text:
+        nonlocal last
+        now = datetime.now(UTC)
+        with suppress(StoreUnavailable):  # a table between two states; the next look succeeds
+            last = picture(read_status(places, connector, feed, now=now), now)
+        return last
+
+    return look
 
 
 def _is_built(places: Places) -> bool:
