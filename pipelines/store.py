@@ -42,12 +42,26 @@ _OF_THEIRS = " This is a kernel bug, please report."
 _A_MOMENT = 1.0
 """Seconds."""
 
+_LOOKS_AGAIN = (0.05, 0.2)
+"""Seconds before each further look at a log that seems damaged: a listing can miss a commit that is made meanwhile."""
+
 _TRIES = 10
 """How often a commit is tried while those of others come first."""
 
 
 def open_table(place: Place) -> DeltaTable | None:
     """Return the table at its newest version; None if it does not exist. Raises StoreUnavailable."""
+    for pause in _LOOKS_AGAIN:
+        try:
+            return _open_now(place)
+        except StoreUnavailable as error:
+            if not _damage(str(error.__cause__), of_its_log=True):
+                raise
+        time.sleep(pause)
+    return _open_now(place)
+
+
+def _open_now(place: Place) -> DeltaTable | None:
     with naming_the_store(place, of_its_log=True):
         try:
             return DeltaTable(place.url, storage_options=dict(place.storage_options))

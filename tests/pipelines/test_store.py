@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -57,6 +58,20 @@ def test_a_damaged_checkpoint_is_named_with_what_to_do(place: Place, size: int) 
     for name in (checkpoint.name, "_last_checkpoint"):  # as it says
         (checkpoint.parent / name).unlink()
     again = open_table(place)
+    assert again is not None
+    assert again.version() == 1
+
+
+def test_a_commit_that_a_listing_missed_is_no_damage(place: Place) -> None:
+    commit = Path(place.url) / "_delta_log" / f"{0:020}.json"
+    hidden = commit.with_suffix(".hidden")
+    commit.rename(hidden)
+    with pytest.raises(StoreUnavailable, match="is damaged"):
+        open_table(place)
+    seen = threading.Timer(0.1, hidden.rename, [commit])
+    seen.start()
+    again = open_table(place)
+    seen.join()
     assert again is not None
     assert again.version() == 1
 

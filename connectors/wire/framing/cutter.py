@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
 from silverfold.conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, WireError
-from silverfold.connectors.wire.framing.headers import header_reader
+from silverfold.connectors.wire.framing.headers import HeaderReader, header_reader
 from silverfold.connectors.wire.framing.settings import Framing
 from silverfold.connectors.wire.sbe.schema.model import Buffer, ByteOrder
 
@@ -66,6 +66,7 @@ class FrameCutter:
         self._encoding = _expected_encoding(framing, byte_order)
         self._measure = measure
         self._head_reader, self._packet_reader = header_reader(framing.frame), header_reader(framing.packet)
+        self._beginning_reader = header_reader(framing.beginning)
         self._cut = self._cut_framed
         if framing.length is None:
             self._cut = self._cut_whole if framing.unframed == "whole" else self._cut_packed
@@ -144,19 +145,30 @@ class FrameCutter:
 
     def _enter_packet(self) -> bool:
         """Read packet headers until a frame is due; return False if more bytes are needed, or none follow."""
+        kind = self._framing.packet_type
         while self._packet is None:
-            size = self._packet_reader.size
-            if not self._received or self._lacks(size):
+            packet = self._read_packet(self._beginning_reader)
+            if packet is not None and kind is not None:
+                if packet[kind.number] != kind.frames:
+                    self._consume(kind.others)
+                    continue
+                packet = self._read_packet(self._packet_reader)
+            if packet is None:
                 return False
-            self._join()
-            try:
-                packet = self._packet_reader.read(self._chunk, self._at)
-            except InvalidValue as error:
-                raise self._relocate(error) from None
-            self._consume(size)
+            self._consume(self._packet_reader.size)
             self._left_in_packet = self._frame_count(packet)
             self._packet = None if self._left_in_packet == 0 else packet
         return True
+
+    def _read_packet(self, reader: HeaderReader) -> Mapping[str, int] | None:
+        """Read a packet header, or its beginning; None if more bytes are needed, or none follow."""
+        if not self._received or self._lacks(reader.size):
+            return None
+        self._join()
+        try:
+            return reader.read(self._chunk, self._at)
+        except InvalidValue as error:
+            raise self._relocate(error) from None
 
     def _frame_count(self, packet: Mapping[str, int]) -> int | None:
         """Return the number of frames after a packet header; None if all remaining frames belong to it."""

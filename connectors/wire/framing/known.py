@@ -9,7 +9,8 @@ cme-mdp3              CME MDP 3.0 over UDP: packet header with sequence and time
 cme-mdp3-feca         the same behind the bytes ``fe ca``
 b3                    B3 order entry: uint16 length of the frame, ``50 eb``
 b3-umdf               B3 market data over UDP: packet header, then frames as in ``b3``
-memx                  MEMX: session header, count, then messages with a big-endian uint16 length
+memx                  MEMX: session header, count, then messages with a big-endian uint16 length; packets of
+                      other types than 2, such as heartbeats, are the session header alone
 coinbase-market-data  Coinbase Derivatives over UDP: packet header with a count, then frames with their own length
 coinbase-orders       Coinbase Derivatives order entry: one header with the total length before each message
 whole                 the input is one message (WebSocket frame, HTTP body, line of hex)
@@ -25,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-from silverfold.connectors.wire.framing.settings import EncodingType, FixedHeader, Framing, Mark, Number
+from silverfold.connectors.wire.framing.settings import EncodingType, FixedHeader, Framing, Mark, Number, PacketType
 from silverfold.connectors.wire.sbe.schema.model import ByteOrder
 
 _SIZE = FixedHeader(2, (Number("length", 0, 2),))
@@ -95,6 +96,7 @@ FRAMINGS: Mapping[str, Framing] = {
         ),
         per_packet="counted",
         count="messages",
+        packet_type=PacketType("type", frames=2, others=18),
     ),
     "coinbase-market-data": Framing(
         _SIZE,

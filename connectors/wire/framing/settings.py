@@ -88,6 +88,21 @@ class FixedHeader:
 
 
 @dataclass(frozen=True)
+class PacketType:
+    """Type of a packet, in the packet header.
+
+    Args:
+        number: Name of the number in the packet header.
+        frames: Its value for packets with frames.
+        others: Size in bytes of all other packets, such as heartbeats: the beginning of the header, without frames.
+    """
+
+    number: str
+    frames: int
+    others: int
+
+
+@dataclass(frozen=True)
 class EncodingType:
     """Encoding type of the message, in the frame header (FIX SOFH).
 
@@ -117,6 +132,7 @@ class Framing:
         packet: The header before the frames of a packet.
         per_packet: How many frames follow it: one, as many as ``count`` says, or all until the input ends.
         count: Name of the number in the packet header that counts frames.
+        packet_type: The packet header's type of packet, if packets of some types have no frames.
         unframed: Without a length: the input is one message, or messages are packed back to back and the end of each is
             found by decoding it.
     """
@@ -130,6 +146,7 @@ class Framing:
     packet: FixedHeader = FixedHeader()
     per_packet: Literal["one", "counted", "until-end"] = "until-end"
     count: str | None = None
+    packet_type: PacketType | None = None
     unframed: Literal["whole", "packed"] = "whole"
 
     def __post_init__(self) -> None:
@@ -139,9 +156,22 @@ class Framing:
             raise ValueError("count names a number, and names it only, where per_packet is counted")
         if self.count is not None and not self.packet.has(self.count):
             raise ValueError(f"the packet header has no number {self.count}, which is to count the frames")
+        if self.packet_type is not None and not self.beginning.has(self.packet_type.number):
+            detail = f"the packet header's first {self.packet_type.others} bytes have no number"
+            raise ValueError(f"{detail} {self.packet_type.number}, which is to tell the type")
         if self.encoding is not None and not self.frame.has(self.encoding.number):
             raise ValueError(f"the frame header has no number {self.encoding.number}, which is to tell the encoding")
         if self.length is None and (self.frame.size or self.packet.size):
             raise ValueError("headers without a length do not tell where a message ends")
         if self.padding < 1 or self.largest < 1:
             raise ValueError("padding and largest are 1 or more")
+
+    @property
+    def beginning(self) -> FixedHeader:
+        """The part of the packet header that packets of all types have."""
+        if self.packet_type is None:
+            return self.packet
+        size = self.packet_type.others
+        numbers = tuple(each for each in self.packet.numbers if each.offset + each.size <= size)
+        marks = tuple(each for each in self.packet.marks if each.offset + len(each.octets) <= size)
+        return FixedHeader(size, numbers, marks)

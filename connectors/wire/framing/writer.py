@@ -46,6 +46,8 @@ class FrameWriter:
         numbers = {SEQUENCE: self._packets}
         if self._framing.count is not None:
             numbers[self._framing.count] = len(bodies)
+        if self._framing.packet_type is not None:
+            numbers[self._framing.packet_type.number] = self._framing.packet_type.frames
         return _header(self._framing.packet, numbers) + b"".join(map(self._frame, bodies))
 
     def _frame(self, body: bytes) -> bytes:
