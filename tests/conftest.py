@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+import structlog
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,6 +111,13 @@ def remote(spark: SparkSession) -> str:
     from tests.support.connect import serve  # noqa: PLC0415 - as above
 
     return serve(spark)
+
+
+@pytest.fixture(autouse=True)
+def unconfigured_logs() -> Iterator[None]:
+    """Undo how a test configured the logs: a command prints more details of an error once they are."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture
