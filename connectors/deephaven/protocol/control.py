@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
-from silverfold.conf.errors import InvalidValue, LocalProtocolError, RemoteProtocolError, UnknownTemplate
+from silverfold.conf.errors import InvalidValue, LocalProtocolError, RemoteProtocolError, UnknownTemplate, WireError
 from silverfold.connectors.deephaven.protocol.groups import OpenMessage
 from silverfold.connectors.deephaven.protocol.messages import (
     ColumnInfo,
@@ -20,6 +20,7 @@ from silverfold.connectors.deephaven.protocol.messages import (
     SubscriptionError,
     TableSubscribe,
     TableUnsubscribe,
+    UnreadableSubscribe,
 )
 from silverfold.connectors.deephaven.protocol.roles import Header, Refusal, Roles, Subscribed
 from silverfold.connectors.deephaven.protocol.types import ColumnType
@@ -159,12 +160,16 @@ def decode_request(roles: Roles, body: bytes) -> Request:
 
     Raises:
         UnknownTemplate: The schema lacks the template.
-        WireError: The bytes do not match the schema, or the schema lacks the mode (``mode``).
+        WireError: The bytes do not match the schema, and no subscription id can be read.
         RemoteProtocolError: A message that only servers send.
     """
     header = roles.read_header(body)
     if header.template_id == roles.subscribe.message.id:
-        return _decode_subscribe(roles, body, header)
+        subscription_id, mode = roles.subscribe.read(body, header)
+        try:
+            return _decode_subscribe(roles, body, header, subscription_id, mode)
+        except WireError as error:
+            return UnreadableSubscribe(body, subscription_id, error)
     if roles.unsubscribe is not None and header.template_id == roles.unsubscribe.message.id:
         return TableUnsubscribe(body, *roles.unsubscribe.read(body, header))
     message = roles.schema.templates.get(header.template_id)
@@ -173,9 +178,8 @@ def decode_request(roles: Roles, body: bytes) -> Request:
     raise RemoteProtocolError(f"a client sent {message.name}")
 
 
-def _decode_subscribe(roles: Roles, body: bytes, header: Header) -> TableSubscribe:
+def _decode_subscribe(roles: Roles, body: bytes, header: Header, subscription_id: int, raw: int) -> TableSubscribe:
     role, opened = roles.subscribe, roles.open(body, header)
-    subscription_id, raw = role.read(body, header)
     modes = [mode for mode, value in role.modes.items() if value == raw]
     if not modes:
         raise InvalidValue(f"mode is {raw}", offset=roles.schema.header.size, reason="mode")

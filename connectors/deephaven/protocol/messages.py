@@ -165,4 +165,12 @@ class TableUnsubscribe(NamedTuple):
     subscription_id: int
 
 
-Request: TypeAlias = TableSubscribe | TableUnsubscribe
+class UnreadableSubscribe(NamedTuple):
+    """A client's request to subscribe of which only the id can be read."""
+
+    body: bytes
+    subscription_id: int
+    error: WireError
+
+
+Request: TypeAlias = TableSubscribe | TableUnsubscribe | UnreadableSubscribe

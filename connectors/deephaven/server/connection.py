@@ -22,7 +22,13 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from silverfold.conf.errors import InvalidValue, LocalProtocolError, RemoteProtocolError, SourceRefused
 from silverfold.connectors.common.tasks import until_first_ends
-from silverfold.connectors.deephaven.protocol.messages import Request, SubscribeMode, TableSubscribe, TableUnsubscribe
+from silverfold.connectors.deephaven.protocol.messages import (
+    Request,
+    SubscribeMode,
+    TableSubscribe,
+    TableUnsubscribe,
+    UnreadableSubscribe,
+)
 from silverfold.connectors.deephaven.server.publication import Publication
 from silverfold.connectors.deephaven.server.session import ServerSession
 from silverfold.connectors.deephaven.server.table_subscription import TableSubscription
@@ -162,7 +168,7 @@ class ServedClient:
         else:
             await self._subscribe(request)
 
-    async def _subscribe(self, request: TableSubscribe) -> None:
+    async def _subscribe(self, request: TableSubscribe | UnreadableSubscribe) -> None:
         answer, publication = self._session.subscribe(request)
         if publication is None:
             await self._queue(answer)

@@ -18,7 +18,13 @@ from silverfold.connectors.deephaven.protocol.control import (
     encode_unsubscribe_response,
 )
 from silverfold.connectors.deephaven.protocol.frames import FrameCutter, PrefixCounts, frame
-from silverfold.connectors.deephaven.protocol.messages import ErrorCode, Request, TableSubscribe, TableUnsubscribe
+from silverfold.connectors.deephaven.protocol.messages import (
+    ErrorCode,
+    Request,
+    TableSubscribe,
+    TableUnsubscribe,
+    UnreadableSubscribe,
+)
 from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.server.filters.filters import bind_filter
 from silverfold.connectors.deephaven.server.publication import Publication
@@ -80,8 +86,10 @@ class ServerSession:
         body = self._cutter.next_body()
         return None if body is None else decode_request(self._roles, body)
 
-    def subscribe(self, request: TableSubscribe) -> tuple[bytes, Publication | None]:
+    def subscribe(self, request: TableSubscribe | UnreadableSubscribe) -> tuple[bytes, Publication | None]:
         """Return the answer, and the publication to start; None when the answer is an error."""
+        if isinstance(request, UnreadableSubscribe):
+            return self.refusal(request.subscription_id, ErrorCode.UNEXPECTED_ERROR, str(request.error)), None
         try:
             publication = self._publication(request)
             answer = self._response(publication)

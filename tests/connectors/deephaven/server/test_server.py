@@ -271,6 +271,26 @@ def test_a_request_that_cannot_be_met_is_answered_with_its_error(
     assert isinstance(peer.subscribe(4, "Quotes"), SubscribeResponse)
 
 
+@pytest.mark.parametrize(
+    ("where", "instead", "why"),
+    [(slice(12, 13), b"\x09", "mode is 9"), (slice(21, 23), b"\xff\xfe", "utf"), (slice(-4, None), b"", "")],
+    ids=["no such mode", "no text", "no filter"],
+)
+def test_a_subscribe_of_which_only_the_id_can_be_read_is_answered_too(
+    peer: Peer, quotes: LiveTable, where: slice, instead: bytes, why: str
+) -> None:
+    peer.subscribe(1, "Quotes", BOTH)
+    peer.update()
+    body = bytearray(encode_subscribe(load_roles(), 7, BOTH, "Quotes"))
+    body[where] = instead
+    peer.send(bytes(body))
+    answer = peer.event()
+    assert refused(answer) == (7, ErrorCode.UNEXPECTED_ERROR)
+    assert why in answer.text.casefold()
+    change(quotes, AAPL=9.0)
+    assert peer.update().modified["Bid"] == {0: 9.0}
+
+
 def test_a_blank_filter_means_all_rows(peer: Peer) -> None:
     peer.subscribe(1, "Quotes", SNAPSHOT, ["Size"], "  ")
     assert peer.update().added == {"Size": {0: 100, 1: None, 2: 300}}

@@ -172,7 +172,7 @@ def test_the_projects_own_client_follows_a_changing_table_of_every_type() -> Non
         b"\xff\xff\xff\xff",
         b"\x01\x00\x00\x00\x00",
         frame(b"\x00\x00\x63\x03\x01\x00\x01\x00", PrefixCounts.MESSAGE),
-        frame(b"\x05\x00\x02\x00\x01\x00\x01\x00\x01\x00\x00\x00\x07", PrefixCounts.MESSAGE),
+        frame(b"\x05\x00\x02\x00\x01\x00\x01\x00\x01\x00\x00", PrefixCounts.MESSAGE),
         frame(b"\x05\x00\x02\x00\x09\x00\x01\x00" + bytes(17), PrefixCounts.MESSAGE),
         frame(encode_begin(load_roles(), 1), PrefixCounts.MESSAGE),
         frame(encode_connection_response(load_roles(), 5), PrefixCounts.MESSAGE),
