@@ -8,15 +8,18 @@ _FRAME: Final = (
     "after a fix run `silverfold quarantine retry {feed} {table}`; a next snapshot, where there are any, passes it; "
     "`silverfold quarantine skip {feed} {table} {position}` goes on without the frame"
 )
-_KEY: Final = (
-    "it goes on once the source has mended the row; with other `keys`, run `silverfold rebuild {feed} {table}`"
+_MENDED: Final = (
+    "it goes on once the source has mended the row, unless a frame before that cannot be decoded "
+    "(`silverfold quarantine list {feed}`)"
 )
+
+_KEYS: Final = "with other `keys`, run `silverfold rebuild {feed} {table}`"
 
 _ADVICE: Final = {
     "UNDECODABLE_FRAME": _FRAME,
-    "DUPLICATE_KEY": _KEY,
-    "NULL_KEY": _KEY,
-    "EXPECTATION_FAILED": "it goes on once the source has mended the row, or with another rule",
+    "DUPLICATE_KEY": f"{_MENDED}; {_KEYS}",
+    "NULL_KEY": f"{_MENDED}; {_KEYS}",
+    "EXPECTATION_FAILED": f"{_MENDED}; or with another rule",
     "UNUSABLE_EXPECTATION": "it goes on with another rule, or once a frame tells the column that it names",
     "UNUSABLE_KEY": "name other `keys` and run `silverfold rebuild {feed} {table}`",
     "UNEXPLAINED": 'on_unexplained = "count" lets such changes pass; so does the next snapshot, where there is one',
