@@ -88,9 +88,10 @@ def listen(host: str, port: int) -> socket.socket:
     if not host:  # the system takes an empty host for all addresses
         raise SourceUnavailable(f"cannot listen on port {port} of no host: 127.0.0.1, or 0.0.0.0 for all")
     try:
+        host.encode("idna")  # a host that cannot be encoded would be a TypeError, and leave a socket open
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.create_server((host, port), family=family, backlog=_PENDING_CONNECTIONS)
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         raise SourceUnavailable(f"cannot listen on {host}:{port}: {error}") from error
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit both options
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

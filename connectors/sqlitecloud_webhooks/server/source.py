@@ -85,13 +85,15 @@ class WebhookSource(Closeable):
         return aiohttp.ClientSession(timeout=_TIMEOUT)
 
     async def _post_once(self, body: bytes) -> tuple[int, str]:
-        """Return the response's status and text; status 0 if there is none."""
+        """Return the response's status and text; status 0 if there is none. Raise SourceRefused if none can be sent."""
         headers = {"Content-Type": "application/json"}
         if self._signing is not None:
             headers[self._signing.header] = self._signing.sign(body, self._secret)
         try:
             async with self._session.post(self._url, data=body, headers=headers, allow_redirects=False) as answer:
                 text = await answer.content.read(200)
-                return answer.status, text.decode(errors="replace").strip()
+                return answer.status, text.decode(errors="replace").strip() or str(answer.reason)
+        except ValueError as error:  # such as a host that cannot be encoded, or a header of two lines
+            raise SourceRefused(code="invalid request", text=type(error).__name__) from error
         except (aiohttp.ClientError, TimeoutError) as error:
             return 0, str(error) or type(error).__name__

@@ -89,6 +89,14 @@ def test_a_source_that_reaches_nobody_gives_up() -> None:
     assert len(delays) == 3
 
 
+def test_a_request_that_cannot_be_sent_is_refused() -> None:
+    with (
+        WebhookSource("http://a..b/", signing=None, secret="", seed=1, stopped_within=lambda _: False) as source,
+        pytest.raises(SourceRefused, match="invalid request"),
+    ):
+        source.change()
+
+
 def test_the_table_is_what_its_webhooks_tell() -> None:
     orders, rows = Orders(seed=3, action=""), dict[int, dict[str, Any]]()
     for _ in range(500):

@@ -351,6 +351,11 @@ def test_a_port_in_use_is_named(server: TableServer) -> None:
         TableServer.start(server.port)
 
 
+def test_a_host_that_cannot_be_encoded_is_named():
+    with pytest.raises(SourceUnavailable, match=r"cannot listen on é\.\.é:0"):
+        TableServer.start(host="é..é")
+
+
 def test_no_host_is_not_taken_for_all():
     with pytest.raises(SourceUnavailable, match="cannot listen on port 0 of no host"):
         TableServer.start(0, host="")
