@@ -164,6 +164,9 @@ class FrameCutter:
         """Read a packet header, or its beginning; None if more bytes are needed, or none follow."""
         if not self._received or self._lacks(reader.size):
             return None
+        return self._read_header(reader)
+
+    def _read_header(self, reader: HeaderReader) -> dict[str, int]:
         self._join()
         try:
             return reader.read(self._chunk, self._at)
@@ -183,11 +186,7 @@ class FrameCutter:
                 self._packet = None
 
     def _read_head(self) -> dict[str, int]:
-        self._join()
-        try:
-            head = self._head_reader.read(self._chunk, self._at)
-        except InvalidValue as error:
-            raise self._relocate(error) from None
+        head = self._read_header(self._head_reader)
         if self._encoding is not None and head[self._encoding[0]] != self._encoding[1]:
             name, expected = self._encoding
             detail = f"{name} {head[name]:#06x}, that of the schema's byte order is {expected:#06x}"
