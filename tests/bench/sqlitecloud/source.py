@@ -109,7 +109,7 @@ def serve(sent: Sent, pipe: Connection) -> None:
             listeners = server.own_session(DATABASE).served.listeners
             pipe.send(server.port)
             while pipe.recv():
-                (subscriber,) = listeners._subscribers_of(Topic(TABLE, DATABASE))
+                (subscriber,) = listeners._subscribers_of(Topic(TABLE, DATABASE, is_table=True))
                 for block in written:
                     subscriber.deliver(block)
 
