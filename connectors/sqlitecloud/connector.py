@@ -30,7 +30,7 @@ class SqliteCloudConnector:
     folds: bool = False
     has_partial_updates: bool = True
     source_ordered: bool = False
-    packages: tuple[str, ...] = ("apsw", "lz4")
+    packages: tuple[str, ...] = ("apsw", "lz4", "msgspec")
     simulator_summary: str = (
         "Serve SQLite databases as SQLite Cloud does, with pub/sub, and keep their tables changing."
     )

@@ -14,13 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from silverfold.conf.errors import InvalidValue, WireError
-from silverfold.connectors.sqlitecloud.decoder.bulk_decode import BulkDecoder
 from silverfold.connectors.sqlitecloud.decoder.change_rows import CHANGES_AT_ONCE, NAMES, ChangeRows, error_rows
-from silverfold.connectors.sqlitecloud.decoder.row_decode import RowDecoder
+from silverfold.connectors.sqlitecloud.decoder.notification_decode import NotificationDecoder
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.frame_access import notification_text, selected_rows
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
-from silverfold.connectors.sqlitecloud.protocol.landed.payload import read_notification
 from silverfold.connectors.sqlitecloud.protocol.landed.values import columns_of
 
 SNAPSHOT: Final = "snapshot"
@@ -54,30 +52,18 @@ class ChangeReader:
     def read(self, positions: Sequence[int], kinds: Sequence[str], bodies: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
         """Yield the change rows of frames, in any order; one with ``error`` for each frame that cannot be decoded."""
         snapshot_end = -1 if self.snapshot_end is None else self.snapshot_end
-        bulk_decoder = BulkDecoder(self.rows, self.described, self.options, snapshot_end)
-        row_decoder = RowDecoder(self.rows, self.described, self.options, snapshot_end)
+        notified = NotificationDecoder(self.rows, self.described, self.options, snapshot_end)
         for position, kind, body in zip(positions, kinds, bodies, strict=True):
             try:
                 if kind == SNAPSHOT:
                     yield from self._selected(position, body)
-                elif not bulk_decoder.take(position, text := notification_text(body)):
-                    row_decoder.take(position, read_notification(text))
+                else:
+                    notified.take(position, notification_text(body))
             except WireError as error:
                 yield error_rows([position], [error], self.type)
-            if bulk_decoder.size + row_decoder.size >= CHANGES_AT_ONCE:
-                yield from self._batches(bulk_decoder, row_decoder)
-        yield from self._batches(bulk_decoder, row_decoder)
-
-    def _batches(self, bulk_decoder: BulkDecoder, row_decoder: RowDecoder) -> Iterator[pa.RecordBatch]:
-        batch, remaining = bulk_decoder.batch()
-        if batch is not None:
-            yield batch
-        for position, text in remaining:
-            try:
-                row_decoder.take(position, read_notification(text))
-            except WireError as error:
-                yield error_rows([position], [error], self.type)
-        yield from row_decoder.batches()
+            if notified.size >= CHANGES_AT_ONCE:
+                yield from notified.batches()
+        yield from notified.batches()
 
     def _selected(self, position: int, body: bytes) -> Iterator[pa.RecordBatch]:
         found = selected_rows(body, max_frame_bytes=self.options.max_frame_bytes)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from silverfold.connectors.base import Frame, mark
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
-from silverfold.connectors.sqlitecloud.protocol.landed.notification_pattern import (
-    Matcher,
-    compile_matcher,
-    match_nothing,
-)
 from silverfold.connectors.sqlitecloud.protocol.landed.payload import TableUpdate
+from silverfold.connectors.sqlitecloud.protocol.landed.typed_notification import Reader, compile_readers, read_nothing
 from silverfold.connectors.sqlitecloud.protocol.messages import Value
 from silverfold.connectors.sqlitecloud.receiver import bronze_frames
 from silverfold.connectors.sqlitecloud.receiver.window import SnapshotWindow
@@ -58,7 +54,7 @@ class TableAttempts:
         self._described: Description | None = None
         self._window: SnapshotWindow | None = None
         self._from_listening = False
-        self._matcher: Matcher = match_nothing
+        self._readers: Callable[[bytes], Reader] | None = None
         self.is_open = False
         """A snapshot window is open: notifications must be parsed as they arrive."""
         self.attempt = 0
@@ -79,10 +75,9 @@ class TableAttempts:
         """Whether the last attempt led to no snapshot."""
         return self._void_count > 0
 
-    @property
-    def matcher(self) -> Matcher:
-        """The current pattern for notifications that need no parsing."""
-        return match_nothing if self.is_open else self._matcher
+    def reader(self, text: bytes) -> Reader:
+        """Return the reader of notifications that need no parsing, for a text's vocabulary."""
+        return read_nothing if self.is_open or self._readers is None else self._readers(text)
 
     def start_listening(self, described: Description) -> None:
         """Open the first attempt's window when listening starts. Used only without a fence."""
@@ -169,6 +164,6 @@ class TableAttempts:
 
     def _listen(self, described: Description) -> None:
         self._window = SnapshotWindow(described, self.table, self._options)
-        self._described, self.is_open, self._matcher = described, True, compile_matcher(described)
+        self._described, self.is_open, self._readers = described, True, compile_readers(described)
         self.attempt += 1
         self._scheduled_at = self._reconcile_at = None

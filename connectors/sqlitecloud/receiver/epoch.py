@@ -2,7 +2,7 @@
 
 Notifications land byte for byte. They are parsed to find their stream, to check open snapshot windows, and to detect
 when a table must be read again: when one has columns that the last snapshot lacks, or cannot be decoded. That does not
-end the epoch. While no window is open, most are not parsed at all (`notification_pattern`), and parsing of the others
+end the epoch. While no window is open, most are only read as typed (`typed_notification`), and parsing of the others
 is deferred (`deferred_checks`).
 """
 
@@ -16,13 +16,13 @@ from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.circuit_breaker import CircuitBreaker
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.frame_access import message_stream
-from silverfold.connectors.sqlitecloud.protocol.landed.notification_pattern import Matcher, match_nothing
 from silverfold.connectors.sqlitecloud.protocol.landed.payload import (
     ChannelMessage,
     TableUpdate,
     parse_stream,
     read_notification,
 )
+from silverfold.connectors.sqlitecloud.protocol.landed.typed_notification import Reader, read_nothing
 from silverfold.connectors.sqlitecloud.protocol.messages import Notification
 from silverfold.connectors.sqlitecloud.receiver import bronze_frames
 from silverfold.connectors.sqlitecloud.receiver.attempts import TableAttempts
@@ -122,16 +122,15 @@ class Epoch:
         frames: list[Frame] = []
         deferred: list[Deferred] = []
         room, whole, new = self._deferred.room, Boundary.WHOLE, tuple.__new__
-        matches: Matcher = match_nothing
+        read: Reader = read_nothing
         stream = ""
         for notification in notifications:
             text, frame = notification
-            decoded = text.decode(errors="surrogateescape")
-            if not matches(decoded):
+            if read(text) is None:
                 table = self._table_named(text)
-                # A message has no table. It may open a window, so the pattern is looked up again after it.
-                matches, stream = (match_nothing, "") if table is None else (table.matcher, table.stream)
-                if not matches(decoded):
+                # A message has no table. It may open a window, so the reader is looked up again after it.
+                read, stream = (read_nothing, "") if table is None else (table.reader(text), table.stream)
+                if read(text) is None:
                     if table is None or table.is_open or room <= 0:
                         frames += self._process(notification)
                         continue

@@ -49,7 +49,7 @@ def insert(number, **columns):
 
 
 def text(**members):
-    return json.dumps({"sender": "b7a92805", **members}, separators=(",", ":")).encode()
+    return json.dumps({"sender": "b7a92805", **members}, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def notifications(*texts):

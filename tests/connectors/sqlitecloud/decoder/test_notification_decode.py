@@ -1,21 +1,17 @@
-"""Notifications that are read column by column say what they say when they are read change by change."""
+"""Notifications become the same change rows, whether they are read as typed or parsed."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from silverfold.connectors.sqlitecloud.decoder.bulk_decode import BulkDecoder
-from silverfold.connectors.sqlitecloud.decoder.change_rows import ChangeRows
 from silverfold.connectors.sqlitecloud.decoder.changes import ChangeReader
-from silverfold.connectors.sqlitecloud.decoder.json_literals import read_all
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
-from silverfold.connectors.sqlitecloud.protocol.landed.values import Column, columns_of
+from silverfold.connectors.sqlitecloud.protocol.landed.typed_notification import compile_readers
 from silverfold.connectors.sqlitecloud.server.pubsub.capture import RowChange, TableChanges
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import table_text as written
@@ -28,14 +24,23 @@ ORDERS = described(
 KINDS = ("bigint", "double", "string", "decimal(20, 4)", "binary", "boolean")
 
 
-def columnwise(description: Description = ORDERS, **options: Any) -> BulkDecoder:
-    settings = SqliteCloudOptions.model_validate(options)
-    columns = columns_of(description, SqliteCloudTable(), settings)
-    return BulkDecoder(ChangeRows(columns, description.keys), description, settings, snapshot_end=-1)
+HEAD = '{"sender":0,"channel":"%s","channel_type":"TABLE","sqlite_pk_name":["id"],"payload":'
+
+
+def reader(description: Description = ORDERS, table: dict[str, Any] | None = None, **options: Any) -> ChangeReader:
+    return ChangeReader(
+        description, SqliteCloudTable.model_validate(table or {}), SqliteCloudOptions.model_validate(options)
+    )
+
+
+def rows_of(of: ChangeReader, *texts: str) -> list[dict[str, Any]]:
+    """The change rows of notifications that land at 0, 1, and so on."""
+    bodies = [b"#%d %s" % (len(text.encode()), text.encode()) for text in texts]
+    return [row for batch in of.read(range(len(texts)), ["data"] * len(texts), bodies) for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("words", [Vocabulary.OLD, Vocabulary.NEW])
-def test_what_a_server_writes_is_read_without_parsing_it(words: Vocabulary) -> None:
+def test_what_a_server_writes_is_read_as_typed(words: Vocabulary) -> None:
     changes = (
         RowChange("INSERT", {"id": 1, "customer": "é,}", "total": 1.5, "price": 2, "photo": "ffd8"}, ()),
         RowChange("UPDATE", {"id": 2, "customer": None, "price": 0.99}, (1,), key_changed=True),
@@ -43,14 +48,10 @@ def test_what_a_server_writes_is_read_without_parsing_it(words: Vocabulary) -> N
         RowChange("DELETE", {}, (2,)),
     )
     text = written(Dialect(words=words), sender='"s"', changes=TableChanges("orders", ("id",), changes))
-    reading = columnwise(blob="hex")
-    assert (reading.take(7, text.encode()), reading.take(9, text.encode()), reading.size) == (True, True, 8)
-    batch, left = reading.batch()
-    assert left == []
-    assert reading.size == 0
-    assert batch is not None
-    first = {"frame_seq": 7, "error": None}
-    assert batch.slice(0, 4).to_pylist() == [
+    assert compile_readers(ORDERS)(text.encode())(text.encode()) is not None
+    found = rows_of(reader(blob="hex"), text, text)
+    first = {"frame_seq": 0, "error": None}
+    assert found[:4] == [
         {
             **first,
             "ordinal": 0,
@@ -80,72 +81,75 @@ def test_what_a_server_writes_is_read_without_parsing_it(words: Vocabulary) -> N
         },
         {**first, "ordinal": 3, "op": "delete", "key": {"id": 2}, "old_key": None, "row": None, "present": None},
     ]
-    assert batch.column("frame_seq").to_pylist() == [7] * 4 + [9] * 4
-    assert batch.column("ordinal").to_pylist() == [0, 1, 2, 3] * 2
+    assert found[4:] == [row | {"frame_seq": 1} for row in found[:4]]
 
 
-def test_what_does_not_fit_is_left_to_be_read_otherwise_with_all_of_its_notification() -> None:
-    reading = columnwise(insert_absent="error")
-    texts = [
-        '{"type":"UPDATE","id":1,"total":5}',
-        '{"type":"UPDATE","id":2},{"type":"UPDATE","id":3,"total":"five"}',
-        '{"type":"INSERT","id":4,"total":5}',
-        '{"type":"DELETE","pv":["5"]}',
-        '{"type":"UPDATE","id":5,"total":5,"pv":["x"]}',
+def test_a_change_that_cannot_be_decoded_takes_all_of_its_notification_with_it_and_no_other() -> None:
+    entries = [
+        '{"sqlite_type":"UPDATE","id":1,"total":5}',
+        '{"sqlite_type":"UPDATE","id":2},{"sqlite_type":"UPDATE","id":3,"total":"five"}',
+        '{"sqlite_type":"INSERT","id":4,"total":5}',
+        '{"sqlite_type":"DELETE","sqlite_pk_value":["x"]}',
+        '{"sqlite_type":"UPDATE","id":5,"total":5,"sqlite_pk_value":["x"]}',
     ]
-    whole = [f'{{"sender":0,"channel":"orders","type":"TABLE","pk":["id"],"payload":[{text}]}}' for text in texts]
-    assert [reading.take(at, text.encode()) for at, text in enumerate(whole)] == [True] * 5
-    batch, left = reading.batch()
-    assert left == [(at, whole[at].encode()) for at in (1, 2, 3, 4)]
-    assert batch is not None
-    assert batch.column("frame_seq").to_pylist() == [0]
+    found = rows_of(reader(insert_absent="error"), *[f"{HEAD % 'orders'}[{entry}]}}" for entry in entries])
+    errors = {row["frame_seq"]: row["error"]["reason"] for row in found if row["error"]}
+    assert [row["key"] for row in found if not row["error"]] == [{"id": 1}]
+    assert {at: reason.split()[0] for at, reason in errors.items()} == {
+        1: "unfit_value",
+        2: "absent_column",
+        3: "unfit_value",
+        4: "unfit_value",
+    }
 
 
-def test_what_overlays_a_snapshot_and_what_has_a_key_of_another_type_are_not_taken() -> None:
-    text = b'{"sender":0,"channel":"orders","type":"TABLE","pk":["id"],"payload":[]}'
-    columns = columns_of(ORDERS, SqliteCloudTable(), SqliteCloudOptions())
-    overlaid = BulkDecoder(ChangeRows(columns, ("id",)), ORDERS, SqliteCloudOptions(), snapshot_end=5)
-    assert [overlaid.take(at, text) for at in (4, 5, 6)] == [False, False, True]
-    exact = (Column("id", "decimal(20, 4)"), *columns[1:])
-    assert not BulkDecoder(ChangeRows(exact, ("id",)), ORDERS, SqliteCloudOptions(), snapshot_end=-1).take(6, text)
+def one_value(kind: str, literal: str, **table: Any) -> Any:
+    """The value of a column, as an update sends it; "absent" if it is not known then, and "unfit" for an error."""
+    sent = f',"c":{literal}' if literal else ""
+    of = reader(described("t", {"id": "INTEGER", "c": "TEXT"}, ["id"]), {"types": {"c": kind}, **table}, blob="hex")
+    (row,) = rows_of(of, f'{HEAD % "t"}[{{"sqlite_type":"UPDATE","id":1{sent}}}]}}')
+    if row["error"]:
+        return "unfit"
+    return "absent" if row["present"] == ["id"] else row["row"]["c"]
 
 
 @pytest.mark.parametrize(
-    ("kind", "literals", "values", "unfit"),
+    ("kind", "literals", "values"),
     [
-        ("bigint", ["1", "", "null", "-9223372036854775808"], [1, None, None, -(2**63)], []),
-        ("bigint", ["1", "2.0", '"3"', "9223372036854775808", "4.5"], [1, 2, 3, None, None], [3, 4]),
-        ("double", ["1", "0.1", "-0.0", "1e-7"], [1.0, 0.1, -0.0, 1e-7], []),
-        ("double", ["1", "1e999", '"2"', "9007199254740993"], [1.0, float("inf"), None, 9007199254740992.0], [2]),
-        ("string", ['""', '"null"', '"é"', "null", ""], ["", "null", "é", None, None], []),
-        ("string", ['"a\\"b"', '"\\u00e9"', '"\\ud800"'], ['a"b', "é", None], [2]),
+        ("bigint", ["1", "", "null", "-9223372036854775808"], [1, "absent", None, -(2**63)]),
+        ("bigint", ["2.0", '"3"', "9223372036854775808", "4.5"], [2, 3, "unfit", "unfit"]),
+        ("double", ["1", "0.1", "-0.0", "1e-7"], [1.0, 0.1, -0.0, 1e-7]),
+        ("double", ["1e999", '"2"', "9007199254740993"], [float("inf"), "unfit", 9007199254740992.0]),
+        ("string", ['""', '"null"', '"é"', "null", ""], ["", "null", "é", None, "absent"]),
+        ("string", ['"a\\"b"', '"\\u00e9"', '"\\ud800"'], ['a"b', "é", "unfit"]),
         (
             "string",
             ["1", "0.50", "1e2", "true", "123456789012345678"],
             ["1", "0.5", "100.0", "true", "123456789012345678"],
-            [],
         ),
-        ("boolean", ["1", "false", "2"], [True, False, None], [2]),
-        ("binary", ['"ff"', "null", '"f"'], [b"\xff", None, None], [2]),
+        ("boolean", ["1", "false", "2"], [True, False, "unfit"]),
+        ("binary", ['"ff"', "null", '"f"'], [b"\xff", None, "unfit"]),
     ],
 )
-def test_values_are_what_they_spell(kind: str, literals: list[str], values: list[Any], unfit: list[int]) -> None:
-    read, wrong = read_all(Column("c", kind, "hex"), pa.array(literals))
-    assert (repr(read.to_pylist()), list(wrong.nonzero()[0])) == (repr(values), unfit)
+def test_values_are_what_they_spell(kind: str, literals: list[str], values: list[Any]) -> None:
+    assert repr([one_value(kind, literal) for literal in literals]) == repr(values)
 
 
-def test_texts_of_a_nocase_column_are_in_lower_case_as_far_as_they_are_ascii() -> None:
-    read, _ = read_all(Column("c", "string", nocase=True), pa.array(['"AÉ"', '"B\\"C"']))
-    assert read.to_pylist() == ["aÉ", 'b"c']
+def test_keys_of_a_nocase_table_are_in_lower_case_as_far_as_they_are_ascii() -> None:
+    of = reader(described("t", {"id": "TEXT"}, ["id"]), {"key_collation": "nocase"})
+    entries = [f'{{"sqlite_type":"INSERT","id":{literal}}}' for literal in ('"AÉ"', '"B\\"C"')]
+    assert [row["key"]["id"] for row in rows_of(of, f"{HEAD % 't'}[{','.join(entries)}]}}")] == ["aÉ", 'b"c']
 
 
 @given(st.lists(st.sampled_from(NUMBERS) | st.floats(allow_nan=False, allow_infinity=False).map(repr), max_size=5))
 def test_a_number_is_the_same_text_however_many_are_read_at_once(literals: list[str]) -> None:
-    read, unfit = read_all(Column("c", "string"), pa.array(literals, pa.string()))
+    of = reader(described("t", {"id": "INTEGER", "c": "TEXT"}, ["id"]))
+    entries = [f'{{"sqlite_type":"INSERT","id":1,"c":{literal}}}' for literal in literals]
     as_they_are = ("9223372036854775807", "0", "7", "-12")
     expected = {"1E+999": "Infinity"} | {each: each for each in as_they_are}
-    assert read.to_pylist() == [expected.get(each, repr(float(each))) for each in literals]
-    assert not unfit.any()
+    assert [row["row"]["c"] for row in rows_of(of, f"{HEAD % 't'}[{','.join(entries)}]}}")] == [
+        expected.get(each, repr(float(each))) for each in literals
+    ]
 
 
 @st.composite
@@ -171,7 +175,7 @@ def all_rows(of: ChangeReader, texts: list[bytes]) -> list[str]:
 
 
 @given(readers().flatmap(lambda of: st.tuples(st.just(of), st.lists(notices(of.described), max_size=3))))
-def test_white_space_behind_a_text_which_then_is_not_foreseen_changes_nothing(
+def test_white_space_behind_a_text_which_then_is_parsed_changes_nothing(
     drawn: tuple[ChangeReader, list[bytes]],
 ) -> None:
     of, texts = drawn
@@ -184,12 +188,11 @@ REALS = [("1", "[1.0]"), ("1.0", "[1]"), ("1e0", "[1]"), ("1.5", "[1.5]"), ("2.5
 @pytest.mark.parametrize(("key", "old_key"), REALS)
 def test_reals_in_a_key_of_text_are_compared_as_numbers_by_every_reader(key: str, old_key: str) -> None:
     description = described("t", {"id": "TEXT", "s": "TEXT"}, ["id"])
-    reader = ChangeReader(description, SqliteCloudTable(), SqliteCloudOptions())
     change = f'{{"sqlite_type":"UPDATE","id":{key},"s":"x","sqlite_pk_value":{old_key}}}'
     head = '{"sender":"u","channel":"t","channel_type":"TABLE",'
     read = []
     for space in ("", " "):
         text = f'{head}{space}"sqlite_pk_name":["id"],"payload":[{change}]}}'
         body = b"#%d %s" % (len(text), text.encode())
-        read.append([row for batch in reader.read([1], ["data"], [body]) for row in batch.to_pylist()])
+        read.append([row for batch in reader(description).read([1], ["data"], [body]) for row in batch.to_pylist()])
     assert read[0] == read[1]
