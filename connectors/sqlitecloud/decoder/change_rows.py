@@ -1,4 +1,4 @@
-"""The Arrow layout of one table's change rows, shared by the row decoder, the bulk decoder and snapshots."""
+"""The Arrow layout of one table's change rows, shared by notifications and snapshots."""
 
 from __future__ import annotations
 

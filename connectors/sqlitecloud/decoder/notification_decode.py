@@ -100,11 +100,13 @@ class NotificationDecoder:
         op, key, old_key, columns = change
         if op == "delete":
             return (op, *[UNSET] * len(self._names), key)
-        if not self._known.issuperset(columns):
+        if not columns.keys() <= self._known:
             detail = f"column {min(columns.keys() - self._known)!r:.80} was not there when the snapshot was taken"
             raise InvalidValue(detail, reason="unknown_column")
-        row = {**columns, **dict(zip(self._keys, key, strict=True))}
-        return (op, *[row.get(name, UNSET) for name in self._names], UNSET if old_key is None else old_key)
+        cells = [columns.get(name, UNSET) for name in self._names]
+        for at, value in zip(self._key_indexes, key, strict=True):
+            cells[at] = value
+        return (op, *cells, UNSET if old_key is None else old_key)
 
     def _check_complete(self, change: _ChangeRow) -> _ChangeRow:
         op, *cells, _ = change

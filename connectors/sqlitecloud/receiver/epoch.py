@@ -2,8 +2,8 @@
 
 Notifications land byte for byte. They are parsed to find their stream, to check open snapshot windows, and to detect
 when a table must be read again: when one has columns that the last snapshot lacks, or cannot be decoded. That does not
-end the epoch. While no window is open, most are only read as typed (`typed_notification`), and parsing of the others
-is deferred (`deferred_checks`).
+end the epoch. While no window is open, most are not parsed but read as typed (`typed_notification`), and parsing of the
+others is deferred (`deferred_checks`).
 """
 
 from __future__ import annotations

@@ -95,11 +95,11 @@ def test_a_change_that_cannot_be_decoded_takes_all_of_its_notification_with_it_a
     found = rows_of(reader(insert_absent="error"), *[f"{HEAD % 'orders'}[{entry}]}}" for entry in entries])
     errors = {row["frame_seq"]: row["error"]["reason"] for row in found if row["error"]}
     assert [row["key"] for row in found if not row["error"]] == [{"id": 1}]
-    assert {at: reason.split()[0] for at, reason in errors.items()} == {
-        1: "unfit_value",
+    assert {at: reason.partition(":")[0] for at, reason in errors.items()} == {
+        1: "unfit_value in total",
         2: "absent_column",
-        3: "unfit_value",
-        4: "unfit_value",
+        3: "unfit_value in id",
+        4: "unfit_value in id",
     }
 
 
