@@ -47,6 +47,7 @@ class _Words(NamedTuple):
 _NEW: Final = _Words("channel_type", "sqlite_pk_name", "sqlite_type", "sqlite_pk_value")
 _OLD: Final = _Words("type", "pk", "type", "pv", newer=frozenset({_NEW.op, _NEW.old_key}))
 _IS_NEW: Final = b'"channel_type":'
+"""Part of any text in the new vocabulary. One that mixes both is parsed."""
 
 _KEY: Final = int | float | str
 _CELL: Final = _KEY | bool | UnsetType | None
@@ -70,7 +71,7 @@ def compile_readers(described: Description) -> Callable[[bytes], Reader]:
 
 
 def _compile_reader(described: Description, words: _Words) -> Reader:
-    """Return a reader of one vocabulary. It reads nothing if msgspec cannot tell its words from the table's names."""
+    """Return a reader of one vocabulary. It reads nothing if a column is called like one of the words."""
     if not {words.op, words.old_key, *words.newer}.isdisjoint(described.names):
         return read_nothing
     fields: list[tuple[str, Any]] = [
@@ -83,7 +84,7 @@ def _compile_reader(described: Description, words: _Words) -> Reader:
         payload = GenericAlias(list, (_entries(described, words),))
         struct = msgspec.defstruct("Notification", [*fields, ("payload", payload)], forbid_unknown_fields=True)
         decode = msgspec.json.Decoder[Any](struct).decode
-    except ValueError:  # a column's name is not one that JSON has unescaped
+    except ValueError:  # no field has a name that JSON escapes
         return read_nothing
 
     def read(text: bytes) -> list[Entry] | None:
