@@ -14,7 +14,7 @@ are exact, however large; other numbers are doubles, like SQLite's reals: overfl
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
 
 from silverfold.conf.errors import InvalidValue
@@ -83,7 +83,7 @@ def read_notification(text: bytes) -> Notified:
             ``entry_not_an_object``, ``no_op``, ``unknown_op``, ``no_key``, ``key_arity``, ``null_in_key`` and
             ``duplicate_column``. The element names the entry.
     """
-    members, entries = parse_envelope(text)
+    members = _parse_envelope(text)
     kind = _kind(members)
     channel, sender = _channel(members), _text(members.get("sender"))
     if kind == "MESSAGE":
@@ -92,7 +92,7 @@ def read_notification(text: bytes) -> Notified:
     payload = members.get("payload")
     if type(payload) is not list:
         _refuse("payload_not_a_list", "the payload of a table's notification is a list of entries")
-    return TableUpdate(channel, sender, keys, _changes(payload, keys, entries))
+    return TableUpdate(channel, sender, keys, _changes(payload, keys))
 
 
 def parse_stream(text: bytes) -> str:
@@ -101,74 +101,33 @@ def parse_stream(text: bytes) -> str:
     Raises:
         InvalidValue: The stream cannot be determined: a reason of `read_notification`, up to ``no_channel``.
     """
-    members, _ = parse_envelope(text)
+    members = _parse_envelope(text)
     kind, channel = _kind(members), _channel(members)
     return channel if kind == "TABLE" else message_stream(channel)
 
 
-EntryReader: TypeAlias = Callable[[Json, int], tuple[Json, dict[str, Json], "list[Json] | None"]]
-"""Return the operation, columns and old key of the entry with the given number."""
-
-
-def parse_envelope(text: bytes) -> tuple[dict[str, Json], EntryReader]:
-    """Return the members of the text, the first of each name, and a reader for its entries.
-
-    Most texts repeat no name. The parser's dictionaries then hold all members, as many as there are colons after
-    quotes. Only other texts are parsed again with duplicates retained.
-    """
+def _parse_envelope(text: bytes) -> dict[str, Json]:
+    """Return the members of the text, the first of each name."""
     try:
         decoded = text.decode().strip(" \n\t\r")
     except UnicodeDecodeError as error:
         _refuse("invalid_utf8", f"byte {error.start} of the text is not UTF-8")
     try:
-        found = _scan_all(_QUICK, decoded)
-        if type(found) is dict and _has_all_members(decoded, found):
-            return found, _read_unique_entry
-        found = _scan_all(_EXACT, decoded)
+        found, end = _scan(decoded)
+        if end != len(decoded):
+            raise ValueError(f"more text follows at character {end}")
     except (ValueError, RecursionError) as error:
         _refuse("invalid_json", str(error).partition(";")[0][:200])  # the rest is Python's advice to programmers
     if type(found) is not Members:
         _refuse("not_an_object", "a notification is a JSON object")
-    return _first_members(found), _read_any_entry
-
-
-def _scan_all(scan: Callable[[str], tuple[Json, int]], text: str) -> Json:
-    found, end = scan(text)
-    if end != len(text):
-        raise ValueError(f"more text follows at character {end}")
-    return found
+    return dict(reversed(found))
 
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-_QUICK: Final = json.JSONDecoder(parse_constant=_no_constant).raw_decode
-_EXACT: Final = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=Members).raw_decode
-
-
-def _has_all_members(text: str, members: dict[str, Json]) -> bool:
-    """Return whether a text's dictionaries hold all its members, and none is nested in another.
-
-    Return False if white space may separate a name from its colon: such a text is parsed the other way.
-    """
-    payload = members.get("payload")
-    count = len(members)
-    if type(payload) is list:
-        try:
-            count += sum(map(len, payload))
-        except TypeError:
-            return False
-    if text.count('":') != count:
-        return False
-    return '" ' not in text and '"\n' not in text and '"\t' not in text and '"\r' not in text
-
-
-def _first_members(members: Iterable[tuple[str, Json]]) -> dict[str, Json]:
-    found: dict[str, Json] = {}
-    for name, value in members:
-        found.setdefault(name, value)
-    return found
+_scan: Final = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=Members).raw_decode
 
 
 def _kind(members: dict[str, Json]) -> str:
@@ -209,10 +168,10 @@ def _key_names(members: dict[str, Json]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _changes(payload: Sequence[Json], keys: tuple[str, ...], read: EntryReader) -> list[Change]:
+def _changes(payload: Sequence[Json], keys: tuple[str, ...]) -> list[Change]:
     changes = []
     for number, entry in enumerate(payload):
-        word, columns, old_key = read(entry, number)
+        word, columns, old_key = _read_entry(entry, number)
         op = _OPS.get(word) if type(word) is str else None
         if op is None:
             _refuse("no_op" if word is _ABSENT else "unknown_op", "INSERT, UPDATE or DELETE", number)
@@ -241,21 +200,22 @@ def _refuse_key(key: Key, old_key: Key | None, number: int) -> NoReturn:
     _refuse("no_key", "the key of a row is not told, in numbers and texts", number)
 
 
-def _read_unique_entry(entry: Json, number: int) -> tuple[Json, dict[str, Json], list[Json] | None]:
-    """Parse an entry without repeated names. Removes the reserved words from it."""
-    if type(entry) is not dict:
-        _refuse("entry_not_an_object", "an entry is a JSON object", number)
-    word = entry.pop("sqlite_type" if "sqlite_type" in entry else "type", _ABSENT)
-    for name in ("sqlite_pk_value", "pv"):
-        if type(entry.get(name)) is list:
-            return word, entry, entry.pop(name)
-    return word, entry, None
-
-
-def _read_any_entry(entry: Json, number: int) -> tuple[Json, dict[str, Json], list[Json] | None]:
-    """Parse an entry that may repeat names."""
+def _read_entry(entry: Json, number: int) -> tuple[Json, dict[str, Json], list[Json] | None]:
+    """Return the operation, columns and old key of the entry with the given number."""
     if type(entry) is not Members:
         _refuse("entry_not_an_object", "an entry is a JSON object", number)
+    columns = dict(entry)
+    if len(columns) < len(entry):
+        return _read_repetitive_entry(entry, number)
+    word = columns.pop("sqlite_type" if "sqlite_type" in columns else "type", _ABSENT)
+    for name in ("sqlite_pk_value", "pv"):
+        if type(columns.get(name)) is list:
+            return word, columns, columns.pop(name)
+    return word, columns, None
+
+
+def _read_repetitive_entry(entry: Members, number: int) -> tuple[Json, dict[str, Json], list[Json] | None]:
+    """Return the same for an entry that repeats names: a column may be called like a reserved word."""
     named = "sqlite_type" if any(name == "sqlite_type" for name, _ in entry) else "type"
     lists = [name for name, value in entry if type(value) is list]
     old_key_name = "sqlite_pk_value" if "sqlite_pk_value" in lists else "pv"

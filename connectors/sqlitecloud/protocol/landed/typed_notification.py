@@ -64,7 +64,7 @@ def compile_readers(described: Description) -> Callable[[bytes], Reader]:
     """Return a function that returns the reader for a text's vocabulary.
 
     Such readers accept notifications of the table that have the described key and no unknown columns. One of a single
-    change is read in 0.9 µs; `payload.read_notification` takes 6.6 µs.
+    change is read in 0.9 µs; `payload.read_notification` takes 5.6 µs.
     """
     new, old = _compile_reader(described, _NEW), _compile_reader(described, _OLD)
     return lambda text: new if _IS_NEW in text else old

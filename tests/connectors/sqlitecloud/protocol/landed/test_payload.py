@@ -16,7 +16,6 @@ from silverfold.connectors.sqlitecloud.protocol.landed.payload import (
     ChannelMessage,
     TableUpdate,
     json_text,
-    parse_envelope,
     parse_stream,
     read_notification,
 )
@@ -193,11 +192,6 @@ def test_what_was_written_in_either_dialect_is_read(
 def test_any_bytes_are_read_or_refused(text: bytes) -> None:
     with suppress(InvalidValue):
         read_notification(text)
-
-
-def test_most_notifications_are_read_without_keeping_every_pair() -> None:
-    text = b'{"channel":"t","type":"TABLE","pk":["id"],"payload":[{"type":"INSERT","id":1,"a":"x"}]}'
-    assert type(parse_envelope(text)[0]["payload"][0]) is dict
 
 
 def test_a_number_too_large_for_a_double_is_infinite() -> None:
