@@ -105,7 +105,7 @@ def test_what_a_server_writes_is_read_as_typed_in_either_vocabulary(words: Vocab
         '[{"sqlite_type":"INSERT","id":1}{"sqlite_type":"INSERT","id":1}]',
         '[{"sqlite_type":"INSERT","id":1}',
         "{}",
-        '[{"c":' + "[" * 100_000,
+        pytest.param('[{"c":' + "[" * 100_000, id="deep"),
         f'[{{"sqlite_type":"INSERT","id":{"9" * 5000}}}]',
     ],
 )
