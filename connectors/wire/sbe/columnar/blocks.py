@@ -86,7 +86,7 @@ class Blocks:
             (self._oldest, self.version, since),
             (self._shortest, self.length, end),
         ):
-            if lowest < np.max(needed, initial=0):
+            if lowest < (needed if isinstance(needed, int) else needed.max(initial=0)):
                 without = column < needed
                 missing = without if missing is None else missing | without
         return missing

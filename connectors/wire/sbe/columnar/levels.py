@@ -7,8 +7,6 @@ length. Parts that a message does not have are `ABSENT`.
 
 from __future__ import annotations
 
-from array import array
-
 import numpy as np
 
 from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools, Longs
@@ -16,8 +14,6 @@ from silverfold.connectors.wire.sbe.schema.model import Body
 
 ABSENT = -1
 FIRST_GROUP = 3
-_MIN_CHUNKED_RUN = 16
-"""Fewest blocks for which adding them all at once pays."""
 
 
 class BlockTable:
@@ -33,9 +29,6 @@ class BlockTable:
         self.width = self._first_data + 2 * len(body.data)
         self.rows = np.empty((self.width, 0), np.int64)
         """Valid after `finalize`."""
-        self.lines = array("q")
-        """Rows added one by one, concatenated; see `line`."""
-        self._absent = (ABSENT,) * (self.width - FIRST_GROUP)
         self._chunks: list[Longs] = []
 
     def chunk(self, message: Longs, start: Longs, block_length: Longs) -> Longs:
@@ -45,23 +38,8 @@ class BlockTable:
         self._chunks.append(columns)
         return columns
 
-    def line(self, message: int, start: int, block_length: int) -> int:
-        """Add one block, with all nested parts absent; return the index of its row in `lines`."""
-        at = len(self.lines)
-        self.lines.extend((message, start, block_length, *self._absent))
-        return at
-
-    def run(self, message: int, start: int, block_length: int, count: int) -> None:
-        """Add consecutive blocks of one message, without nested parts."""
-        if count < _MIN_CHUNKED_RUN:
-            for number in range(count):
-                self.line(message, start + number * block_length, block_length)
-        else:
-            first = np.arange(count, dtype=np.int64) * block_length + start
-            self.chunk(np.full(count, message, np.int64), first, np.full(count, block_length, np.int64))
-
     def runs(self, message: Longs, start: Longs, block_length: Longs, count: Longs) -> None:
-        """Add many such runs, with all nested parts absent."""
+        """Add runs of consecutive blocks, with all nested parts absent."""
         last = np.cumsum(count)
         number = np.arange(last[-1] if len(last) else 0) - np.repeat(last - count, count)
         lengths = np.repeat(block_length, count)
@@ -73,9 +51,6 @@ class BlockTable:
 
     def finalize(self, bad: Bools) -> None:
         """Sort all rows by offset, and drop those of bad messages."""
-        if self.lines:
-            self._chunks.append(np.frombuffer(self.lines, np.int64).reshape(-1, self.width).T)
-            self.lines = array("q")
         chunks = [chunk for chunk in (self.rows, *self._chunks) if chunk.shape[1]]
         self._chunks = []
         rows = np.concatenate(chunks, axis=1) if len(chunks) > 1 else chunks[0] if chunks else self.rows

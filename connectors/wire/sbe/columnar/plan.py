@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from silverfold.connectors.wire.sbe.codec.walk import DimensionsReader, LengthReader
+from bisect import bisect_right
+
+from silverfold.connectors.wire.sbe.codec.blocks import BlockOptions
+from silverfold.connectors.wire.sbe.codec.compiled_decoder import EntryFinder, compile_entry_finder
 from silverfold.connectors.wire.sbe.columnar.byte_arrays import CLAMP
 from silverfold.connectors.wire.sbe.columnar.headers import RoleColumns
 from silverfold.connectors.wire.sbe.schema.model import Body, ByteOrder, Data, Group
@@ -16,7 +19,6 @@ class DataPlan:
         self.minimum, self.maximum = data.length.minimum, data.length.maximum
         self.offset = data.data_offset
         self.length = RoleColumns({"length": data.length}, data.length.offset + data.length.size, order)
-        self.single = LengthReader(data, order)
 
 
 class GroupPlan:
@@ -26,10 +28,7 @@ class GroupPlan:
         self.since = group.since_version
         roles = group.dimensions.roles
         self.minimum, self.maximum = roles["numInGroup"].minimum, roles["numInGroup"].maximum
-        self.counts_parts = bool({"numGroups", "numVarDataFields"}.intersection(roles))
-        """The dimensions carry counts of nested parts."""
         self.dimensions = RoleColumns(roles, group.dimensions.size, order)
-        self.single = DimensionsReader(group.dimensions, order)
         self.entry = BodyPlan(group, order)
 
 
@@ -38,6 +37,7 @@ class BodyPlan:
 
     def __init__(self, body: Body, order: ByteOrder, *, root: bool = False) -> None:
         self.body = body
+        self._order = order
         self.root = root
         """It is the body of the message itself: nothing follows it."""
         self.groups = tuple(GroupPlan(group, order) for group in body.groups)
@@ -45,3 +45,20 @@ class BodyPlan:
         self.first_group = min((group.since for group in self.groups), default=CLAMP)
         """The first version with any groups."""
         self.first_data = min((data.since for data in self.data), default=CLAMP)
+        self._versions = sorted(_versions(body))
+        self._finders: dict[int, EntryFinder | None] = {}
+
+    def entry_finder(self, version: int) -> EntryFinder | None:
+        """Return the function that finds entries with this body, in messages of a version; None if there is none."""
+        newest = bisect_right(self._versions, version)
+        if newest not in self._finders:
+            options = BlockOptions(self._order, self._versions[newest - 1] if newest else 0)
+            self._finders[newest] = compile_entry_finder(self.body, options)
+        return self._finders[newest]
+
+
+def _versions(body: Body) -> set[int]:
+    """Return the sinceVersion of all parts after the body's block, nested ones included."""
+    nested = (_versions(group) for group in body.groups)
+    own = {group.since_version for group in body.groups} | {data.since_version for data in body.data}
+    return own.union(*nested)

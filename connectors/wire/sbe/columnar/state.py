@@ -25,7 +25,7 @@ class WalkState:
         self.octets = bodies.octets
         self.begin, self.end = bodies.start, bodies.end
         self.cursor = bodies.start + header
-        """Offset of the next read."""
+        """Offset of the root block; after the walk, of the end."""
         self.version = version
         self.oldest, self.newest = int(version.min(initial=_NEWEST)), int(version.max(initial=0))
         self.bad: Bools = np.zeros(len(version), np.bool_)
@@ -58,15 +58,9 @@ class WalkState:
         return where(~self.bad[which]) if self.has_bad else ALL
 
     def count_empty(self, which: Longs, entries: Longs | int) -> None:
-        """Count entries that take no bytes. Each message must occur only once."""
-        self._empty_left[which] -= entries
+        """Count entries that take no bytes."""
+        np.subtract.at(self._empty_left, which, entries)
         self.fail(which, self._empty_left[which] < 0)
-
-    def count_empty_of(self, message: int, entries: int) -> int:
-        """Count entries of one message that take no bytes; return how many more it may have."""
-        left = int(self._empty_left[message]) - entries
-        self._empty_left[message] = left
-        return left
 
     def count_memory(self, blocks: int, size: int) -> None:
         """Count the memory for ``blocks`` blocks of ``size`` bytes.
