@@ -5,7 +5,7 @@
 `decode`                 one complete message → values by name, limited by its version and block lengths
 `encode`                 values by name → one complete message, in the schema's version or an older one
 `read_header`            the header alone: block length, template, schema, version
-`codec.walk`             groups as numpy columns, data as spans: for readers that build no values
+`codec.walk`             locations of a group's entries and of data: for readers that build no values
 `columnar.decode`        many complete messages → Arrow tables, one for each template
 `codec.value_checks`     oddities of decoded values
 `compare.schemas`        what readers and writers of another version of a schema see

@@ -1,38 +1,16 @@
-"""Walks a message part by part, without decoding it to values.
+"""Locates the parts after a block, without decoding them to values: a group's entries, the bytes of data.
 
-For connectors that read columns rather than rows: which fields are present, where a group's entries are, one field of
-all entries as an array, where data begin and end. Every count and length is checked against the bytes before use.
-Offsets are in bytes from the first byte of the message.
+Every count and length is checked against the bytes before use. Offsets are in bytes from the first byte of the message.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
+from typing import NamedTuple
 
 from silverfold.conf.errors import InvalidValue, TruncatedMessage
-from silverfold.connectors.wire.sbe.codec.blocks import part_end
 from silverfold.connectors.wire.sbe.codec.roles import RoleReader
 from silverfold.connectors.wire.sbe.codec.values import Fault
-from silverfold.connectors.wire.sbe.schema.model import (
-    Array,
-    Body,
-    Buffer,
-    ByteOrder,
-    Composite,
-    Data,
-    Encoding,
-    Field,
-    Group,
-    Presence,
-    Primitive,
-    Scalar,
-    Schema,
-    Structure,
-)
-from silverfold.connectors.wire.sbe.schema.primitives import TRAITS
+from silverfold.connectors.wire.sbe.schema.model import Buffer, ByteOrder, Composite, Data, Group, Schema, Structure
 
 MAX_EMPTY_ENTRIES = 65_536
 """Most entries of no bytes to accept in one message: its size does not bound their number."""
@@ -113,18 +91,6 @@ class LengthReader:
         return start, start + length
 
 
-def block_fields(body: Body, *, version: int, wire_block_length: int) -> tuple[Field, ...]:
-    """Return the fields that a block of this version and length has, constants included (SBE 1.0, section 5).
-
-    A field is absent if it is newer than the acting version, or ends beyond the block.
-    """
-    return tuple(
-        field
-        for field in body.fields
-        if field.since_version <= version and part_end(field, version) <= wire_block_length
-    )
-
-
 def read_dimensions(schema: Schema, group: Group, body: Buffer, offset: int) -> Dimensions:
     """Return the location of the entries of the group whose dimensions are at ``offset``.
 
@@ -168,48 +134,3 @@ def read_data(schema: Schema, data: Data, body: Buffer, offset: int) -> tuple[in
     except Fault as fault:
         raise fault.wire_error(data.name) from None
     return span
-
-
-def flat_column(schema: Schema, field: Field, body: Buffer, dimensions: Dimensions) -> npt.NDArray[Any]:
-    """Return one field of all entries of a flat group (no nested groups, no data) as a read-only view of ``body``.
-
-    Values are raw, in the schema's byte order: nulls are their null value, enums and sets integers, chars bytes,
-    arrays have a second axis, composites are structured. `read_dimensions` has checked that the entries are there.
-
-    Raises:
-        InvalidValue: ``short-block``: the block does not contain the field; check `block_fields` first.
-    """
-    if field.presence is Presence.CONSTANT or field.offset + field.size > dimensions.block_length:
-        detail = f"a block of {dimensions.block_length} bytes does not hold {field.name}"
-        raise InvalidValue(detail, offset=dimensions.start, reason="short-block", element=field.name)
-    dtype = column_type(field.encoding, schema.byte_order)
-    if dimensions.entries == 0:
-        return np.empty((0, *dtype.shape), dtype.base)
-    column: npt.NDArray[Any] = np.ndarray(
-        (dimensions.entries,), dtype, body, dimensions.start + field.offset, (dimensions.block_length,)
-    )
-    column.flags.writeable = False
-    return column
-
-
-def column_type(encoding: Encoding, order: ByteOrder) -> np.dtype[Any]:
-    """Return the numpy type of an encoding's raw bytes. Text is ``S``, of which numpy drops trailing NULs only."""
-    match encoding:
-        case Scalar():
-            return np.dtype("S1" if encoding.primitive is Primitive.CHAR else order + TRAITS[encoding.primitive].code)
-        case Array():
-            if encoding.element.primitive is Primitive.CHAR:
-                return np.dtype(f"S{encoding.count}")
-            return np.dtype((column_type(encoding.element, order), (encoding.count,)))
-        case Composite():
-            wire = [member for member in encoding.members if member.presence is not Presence.CONSTANT]
-            return np.dtype(
-                {
-                    "names": [member.name for member in wire],
-                    "formats": [column_type(member.encoding, order) for member in wire],
-                    "offsets": [member.offset for member in wire],
-                    "itemsize": encoding.size,
-                }
-            )
-        case _:
-            return column_type(encoding.encoding, order)

@@ -1,16 +1,15 @@
-"""Groups as columns, data as spans: what the walk finds, and what it refuses to believe."""
+"""Groups and data as offsets: what the walk finds, and what it refuses to believe."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from silverfold.conf.errors import InvalidValue, TruncatedMessage
 from silverfold.connectors.wire.sbe.codec.header import read_header
-from silverfold.connectors.wire.sbe.codec.walk import Dimensions, block_fields, flat_column, read_data, read_dimensions
-from silverfold.connectors.wire.sbe.schema.load import load_schema, with_byte_order
+from silverfold.connectors.wire.sbe.codec.walk import Dimensions, read_data, read_dimensions
+from silverfold.connectors.wire.sbe.schema.load import load_schema
 from tests.support.sbe.basics import frame, message_of
 
 GOLDEN = Path(__file__).parents[4] / "golden" / "sbe"
@@ -38,10 +37,6 @@ ENTRIES = (
 BODY = frame("09" + "1a00 0200" + ENTRIES + "02 beef", block_length=1)
 
 
-def column(name: str, body: bytes | memoryview = BODY):
-    return flat_column(SCHEMA, GROUP.field(name), body, read_dimensions(SCHEMA, GROUP, body, 9))
-
-
 def test_the_entries_of_a_group_are_found():
     assert read_dimensions(SCHEMA, GROUP, BODY, 9) == Dimensions(block_length=26, entries=2, start=13)
 
@@ -53,91 +48,6 @@ def test_counts_of_nested_parts_are_found_where_the_dimensions_have_them():
     dimensions = read_dimensions(schema, group, bytes.fromhex("3700030001000200") + bytes(165), 0)
 
     assert dimensions == Dimensions(block_length=55, entries=3, start=8, groups=1, data=2)
-
-
-@pytest.mark.parametrize(
-    ("name", "values"),
-    [
-        ("n", [1, -1]),
-        ("code", [b"AB", b"CDE"]),
-        ("side", [b"B", b"S"]),
-        ("flags", [5, 0x80000000]),
-        ("pair", [[1, 2], [3, 4]]),
-        ("price", [(10, 7), (11, 8)]),
-    ],
-)
-def test_a_field_of_all_entries_is_one_array(name, values):
-    assert column(name).tolist() == values
-
-
-def test_a_column_is_a_read_only_view_of_the_message():
-    array = column("n", memoryview(BODY))
-
-    assert np.shares_memory(array, np.frombuffer(BODY, np.uint8))
-    assert array.strides == (26,)
-    assert not array.flags.writeable
-
-
-def test_a_column_of_a_bytearray_cannot_be_written_either():
-    body = bytearray(BODY)
-
-    array = flat_column(SCHEMA, GROUP.field("n"), body, read_dimensions(SCHEMA, GROUP, body, 9))
-
-    assert not array.flags.writeable
-
-
-def test_columns_have_the_byte_order_of_the_schema():
-    swapped = with_byte_order(SCHEMA, ">")
-    body = bytes.fromhex("001a 0001") + bytes.fromhex(ENTRIES)[:26]
-
-    dimensions = read_dimensions(swapped, GROUP, body, 0)
-
-    assert dimensions == Dimensions(26, 1, 4)
-    assert flat_column(swapped, GROUP.field("n"), body, dimensions).tolist() == [0x0100000000000000]
-
-
-def test_a_column_of_no_entries_is_empty_and_of_its_type():
-    body = bytes.fromhex("1a00 0000")
-
-    dimensions = read_dimensions(SCHEMA, GROUP, body, 0)
-
-    assert flat_column(SCHEMA, GROUP.field("n"), body, dimensions).dtype == np.dtype("<i8")
-    assert flat_column(SCHEMA, GROUP.field("pair"), body, dimensions).shape == (0, 2)
-
-
-def test_the_stride_is_that_of_the_wire():
-    body = bytes.fromhex("1c00 0200") + b"".join(number.to_bytes(8, "little") + bytes(20) for number in (3, 4))
-
-    assert flat_column(SCHEMA, GROUP.field("n"), body, read_dimensions(SCHEMA, GROUP, body, 0)).tolist() == [3, 4]
-
-
-def test_a_field_beyond_the_wire_block_has_no_column():
-    body = bytes.fromhex("0800 0100") + bytes(8)
-    dimensions = read_dimensions(SCHEMA, GROUP, body, 0)
-
-    with pytest.raises(InvalidValue, match="does not hold code") as caught:
-        flat_column(SCHEMA, GROUP.field("code"), body, dimensions)
-
-    assert caught.value.reason == "short-block"
-    fields = block_fields(GROUP, version=0, wire_block_length=dimensions.block_length)
-    assert [field.name for field in fields] == ["n"]
-
-
-def test_fields_of_a_block_depend_on_version_and_length():
-    message = message_of(
-        '<field name="k" id="1" type="k"/><field name="a" id="2" type="uint8"/>'
-        '<field name="b" id="3" type="uint16" sinceVersion="2"/>',
-        '<type name="k" primitiveType="int8" presence="constant">7</type>',
-        version=2,
-    ).messages["M"]
-
-    def present(version: int, length: int) -> list[str]:
-        return [field.name for field in block_fields(message, version=version, wire_block_length=length)]
-
-    assert present(2, 3) == ["k", "a", "b"]
-    assert present(2, 2) == ["k", "a"]
-    assert present(1, 3) == ["k", "a"]
-    assert present(2, 0) == ["k"]
 
 
 @pytest.mark.parametrize(
