@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
-from silverfold.conf.errors import OversizedMessage, TruncatedMessage, WireError
+from silverfold.connectors.wire.framing import cutter as framing
+from silverfold.connectors.wire.framing.known import FRAMINGS
 
 PREFIX_SIZE = 4
 SLACK = 4
@@ -68,11 +69,10 @@ class Known(Generic[_Gate]):
     gate: _Gate
 
 
-class FrameCutter:
-    """Turns arbitrary chunks of bytes into complete messages.
+class FrameCutter(framing.FrameCutter):
+    """Turns arbitrary chunks of bytes into complete messages: the general cutter, and many known messages at a time.
 
-    Feed with `receive`, then pull with `next_body` until it returns None. The two are separate so that a bad frame
-    never costs the good ones before it. Bytes are kept, not copied, until a frame is complete.
+    Offsets of errors are in bytes from the start of the message.
 
     Args:
         header_size: Size of the message header, which is the smallest message.
@@ -81,52 +81,19 @@ class FrameCutter:
     """
 
     def __init__(self, *, header_size: int, counts: PrefixCounts, largest: int) -> None:
+        super().__init__(FRAMINGS["deephaven"], smallest=header_size)
         self._header_size = header_size
-        self._parts: list[bytes] = []
-        self._chunk = b""
-        self._at = 0
-        self._received = 0
-        self._needed = PREFIX_SIZE
-        self._error: WireError | None = None
         self.accept(counts=counts, largest=largest)
 
     def accept(self, *, counts: PrefixCounts, largest: int) -> None:
         """Change the rules from the next frame on. Allowed only between frames."""
-        assert self._needed == PREFIX_SIZE
-        self._added = counts.added(self._header_size)
-        self._largest = largest
-
-    @property
-    def held(self) -> int:
-        """Number of bytes received and not yet cut."""
-        return self._received
-
-    def receive(self, chunk: bytes) -> None:
-        """Take bytes as they arrived. Chunk boundaries carry no meaning."""
-        if chunk:
-            self._parts.append(chunk)
-            self._received += len(chunk)
+        assert self._needed <= PREFIX_SIZE
+        self._framing = replace(self._framing, length_counts=counts.added(self._header_size), largest=largest)
 
     def next_body(self) -> bytes | None:
-        """Return the next complete message, or None when more bytes are needed.
-
-        Raises:
-            OversizedMessage: The announced length exceeds ``largest``; raised from the length alone.
-            TruncatedMessage: The announced length is below a header's. After either, every later call raises the same.
-        """
-        if self._error is not None:
-            raise self._error.with_traceback(None)
-        if self._received < self._needed:
-            return None
-        self._join()
-        if self._needed == PREFIX_SIZE:
-            self._needed += self._read_size()
-            if self._received < self._needed:
-                return None
-        end = self._at + self._needed
-        body = self._chunk[self._at + PREFIX_SIZE : end]
-        self._at, self._received, self._needed = end, self._received - self._needed, PREFIX_SIZE
-        return body
+        """Return the message of `next_frame`, which raises the same errors."""
+        frame = self.next_frame()
+        return None if frame is None else frame.body
 
     def next_known(self, heads: Mapping[bytes, Known[_Gate]], head_size: int) -> list[tuple[bytes, _Gate]]:
         """Return the next messages, as long as they are complete, begin with known bytes and have an open gate.
@@ -135,12 +102,13 @@ class FrameCutter:
         in it, is left to `next_body`.
         """
         found: list[tuple[bytes, _Gate]] = []
-        if self._error is not None or self._needed != PREFIX_SIZE:
+        if self._error is not None or not self._has_needed():
             return found
         self._join()
         chunk, at, known = self._chunk, self._at, heads.get
         begin = struct.Struct(f"<I{head_size}s")
-        size_and_head, received, added, largest = begin.unpack_from, len(chunk), self._added, self._largest
+        size_and_head, received = begin.unpack_from, len(chunk)
+        added, largest = self._framing.length_counts, self._framing.largest
         last = received - begin.size
         while at <= last:
             length, head = size_and_head(chunk, at)
@@ -152,30 +120,10 @@ class FrameCutter:
                 break
             found.append((chunk[start:end], kind.gate))
             at = end
-        self._received -= at - self._at
-        self._at = at
+        if found:
+            self._consume(at - self._at)
         return found
 
-    def peek(self, size: int) -> bytes:
-        """Return up to ``size`` bytes that were received and not yet cut, the length prefix included."""
-        self._join()
-        return self._chunk[self._at : self._at + size]
-
-    def _join(self) -> None:
-        if self._parts:
-            self._chunk = b"".join((self._chunk[self._at :], *self._parts))
-            self._at = 0
-            self._parts.clear()
-
-    def _read_size(self) -> int:
-        (length,) = _PREFIX.unpack_from(self._chunk, self._at)
-        size: int = length - self._added
-        if size > self._largest:
-            detail = f"a message of {size} bytes is announced, {self._largest} are allowed"
-            self._error = OversizedMessage(detail, offset=0, reason="frame-too-large")
-        elif size < self._header_size:
-            detail = f"a message of {size} bytes is announced, its header alone has {self._header_size}"
-            self._error = TruncatedMessage(detail, offset=0, reason="short-frame")
-        if self._error is not None:
-            raise self._error
-        return size
+    @property
+    def _error_offset(self) -> int:
+        return 0

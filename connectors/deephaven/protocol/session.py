@@ -61,7 +61,7 @@ class Session:
         self._expected = expected
         self._largest_buffer = largest_buffer
         self._header_size = roles.schema.header.size
-        self._cutter = FrameCutter(header_size=self._header_size, counts=PrefixCounts.MESSAGE, largest=0)
+        self._cutter = FrameCutter(header_size=self._header_size, counts=PrefixCounts.MESSAGE, largest=1)
         self._calibration: Calibration | None = None
         self._readers: dict[int, _Reader] = {}
         self._heads: dict[bytes, Known[Subscription]] = {}
@@ -157,7 +157,7 @@ class Session:
         try:
             body = self._cutter.next_body() if self._calibration else self._first_body()
         except (WireError, RemoteProtocolError) as error:
-            return self._fail(self._cutter.peek(self._cutter.held), error)
+            return self._fail(self._cutter.left(), error)
         if body is None:
             return self._end() if self._eof else None
         try:
@@ -176,7 +176,7 @@ class Session:
 
     def _first_body(self) -> bytes | None:
         """Cut the first frame by the parameters that it shows."""
-        received = self._cutter.peek(PREFIX_SIZE + FIRST_FRAME + self._header_size)
+        received = self._cutter.left()[: PREFIX_SIZE + FIRST_FRAME + self._header_size]
         found = calibrate(self._roles, received, self._expected)
         if found is None:
             return None
@@ -298,7 +298,7 @@ class Session:
 
     def _end(self) -> Event | None:
         if self._cutter.held:
-            cut_off = self._cutter.peek(self._cutter.held)
+            cut_off = self._cutter.left()
             return self._fail(cut_off, RemoteProtocolError(f"the connection ended {len(cut_off)} bytes into a frame"))
         if self._calibration is None:
             return self._fail(b"", RemoteProtocolError("the connection ended before its first frame"))

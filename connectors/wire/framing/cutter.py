@@ -89,9 +89,15 @@ class FrameCutter:
         """Mark the end of the input."""
         self._ended = True
 
+    @property
+    def held(self) -> int:
+        """Number of bytes that were received but not cut yet."""
+        return self._received
+
     def left(self) -> bytes:
         """Return the bytes that were received but not cut yet."""
-        return b"".join((self._chunk[self._at :], *self._parts))
+        self._join()
+        return self._chunk[self._at :]
 
     def next_frame(self) -> Frame | None:
         """Return the next complete message; None if more bytes are needed, or if all were cut and none follow.
@@ -190,7 +196,7 @@ class FrameCutter:
         if self._encoding is not None and head[self._encoding[0]] != self._encoding[1]:
             name, expected = self._encoding
             detail = f"{name} {head[name]:#06x}, that of the schema's byte order is {expected:#06x}"
-            raise InvalidValue(detail, offset=self._position, reason="encoding-type")
+            raise InvalidValue(detail, offset=self._error_offset, reason="encoding-type")
         return head
 
     def _message_size(self, head: Mapping[str, int]) -> int:
@@ -202,7 +208,7 @@ class FrameCutter:
         if size < self._smallest:
             size, smallest = size + self._inside, self._smallest + self._inside
             detail = f"a message of {size} bytes is announced, its header alone has {smallest}"
-            raise TruncatedMessage(detail, offset=self._position, reason="short-frame")
+            raise TruncatedMessage(detail, offset=self._error_offset, reason="short-frame")
         return size
 
     def _cut_whole(self) -> Frame | None:
@@ -231,7 +237,7 @@ class FrameCutter:
             return None
         if size > self._framing.largest:
             raise self._too_large(f"a message of {size} bytes")
-        frame = Frame(self._chunk[self._at : self._at + size], self._position)
+        frame = Frame(self._chunk[self._at : self._at + size], self._chunk_offset + self._at)
         self._consume(size)
         return frame
 
@@ -245,7 +251,7 @@ class FrameCutter:
             return False
         if self._ended and (self._received or not may_end):
             detail = f"{size} bytes are due, the input ends after {self._received}"
-            raise TruncatedMessage(detail, offset=self._position, reason="truncated")
+            raise TruncatedMessage(detail, offset=self._error_offset, reason="truncated")
         self._needed = size
         return True
 
@@ -262,16 +268,16 @@ class FrameCutter:
         self._needed = 0
 
     @property
-    def _position(self) -> int:
+    def _error_offset(self) -> int:
         return self._chunk_offset + self._at
 
     def _too_large(self, what: str) -> OversizedMessage:
         detail = f"{what}, {self._framing.largest} are allowed"
-        return OversizedMessage(detail, offset=self._position, reason="frame-too-large")
+        return OversizedMessage(detail, offset=self._error_offset, reason="frame-too-large")
 
     def _relocate(self, error: WireError) -> WireError:
         """Return the error with its offset in the stream instead of in the message."""
-        offset = self._position + (error.offset or 0)
+        offset = self._error_offset + (error.offset or 0)
         return type(error)(error.detail, offset=offset, reason=error.reason, element=error.element)
 
 
