@@ -146,14 +146,14 @@ def part_end(part: Field | Member, version: int) -> int:
 
 def field_ends(field: Field) -> tuple[tuple[int, int], ...]:
     """Return (version, end) pairs of a field, ascending: a composite may grow. Ends are in bytes from the block."""
-    return tuple((version, part_end(field, version)) for version in sorted({0, *_member_versions(field.encoding)}))
+    return tuple((version, part_end(field, version)) for version in sorted({0, *member_versions(field.encoding)}))
 
 
-def _member_versions(encoding: Encoding) -> Iterator[int]:
+def member_versions(encoding: Encoding) -> Iterator[int]:
     """Yield the sinceVersion of all members of a composite, nested ones included."""
     for member in encoding.members if isinstance(encoding, Composite) else ():
         yield member.since_version
-        yield from _member_versions(member.encoding)
+        yield from member_versions(member.encoding)
 
 
 class BlockSource:

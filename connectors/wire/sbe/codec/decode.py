@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from silverfold.conf.errors import InvalidValue, UnknownTemplate
-from silverfold.connectors.wire.sbe.codec.blocks import BlockOptions
+from silverfold.connectors.wire.sbe.codec.blocks import BlockOptions, member_versions
 from silverfold.connectors.wire.sbe.codec.bodies import BodyReader, Counts, Scan
 from silverfold.connectors.wire.sbe.codec.compiled_decoder import CompiledDecoder, compile_decoder
 from silverfold.connectors.wire.sbe.codec.header import Header, HeaderReader
@@ -188,7 +188,7 @@ class _Template:
         self.message = message
         self._schema = schema
         self._text: TextMode = text
-        self._versions = sorted({version for version in _versions(message) if version > 0})
+        self._versions = sorted({version for version in element_versions(message) if version > 0})
         self._readers: list[BodyReader | None] = [None] * (len(self._versions) + 1)
         self._compiled: dict[int, CompiledDecoder | None] = {}
         self.newest_value = max(_value_versions(message), default=0)
@@ -225,23 +225,16 @@ def decode(schema: Schema, body: Buffer, *, text: TextMode = "strict", strict: b
     return decoded
 
 
-def _versions(body: Body) -> Iterator[int]:
+def element_versions(body: Body) -> Iterator[int]:
     """Yield the sinceVersion of every element of the body."""
     for field in body.fields:
         yield field.since_version
-        yield from _member_versions(field.encoding)
+        yield from member_versions(field.encoding)
     for data in body.data:
         yield data.since_version
     for group in body.groups:
         yield group.since_version
-        yield from _versions(group)
-
-
-def _member_versions(encoding: Encoding) -> Iterator[int]:
-    if isinstance(encoding, Composite):
-        for member in encoding.members:
-            yield member.since_version
-            yield from _member_versions(member.encoding)
+        yield from element_versions(group)
 
 
 def _value_versions(body: Body) -> Iterator[int]:

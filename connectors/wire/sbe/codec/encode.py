@@ -74,21 +74,6 @@ def _deprecated(schema: Schema, octets: bytes) -> tuple[str, ...]:
     return tuple(dict.fromkeys(needlessly_deprecated(decoded.message, decoded.values, decoded.header.version)))
 
 
-def write_header(
-    schema: Schema, message: Message, *, version: int | None = None, header: Mapping[str, Any] = _NO_VALUES
-) -> bytes:
-    """Return the header of a message, for callers that write its body themselves.
-
-    Raises:
-        InvalidValue: An id, the version or the block length does not fit the header.
-    """
-    writer = _message_writer(schema, message, version=version, tolerant=False)
-    try:
-        return writer.header(header)
-    except Fault as fault:
-        raise fault.wire_error(message.name, with_offset=False) from None
-
-
 class _MessageWriter:
     """Writes one message in one version."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools, Longs
+from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools, Longs, run_starts
 from silverfold.connectors.wire.sbe.schema.model import Body
 
 ABSENT = -1
@@ -40,10 +40,8 @@ class BlockTable:
 
     def runs(self, message: Longs, start: Longs, block_length: Longs, count: Longs) -> None:
         """Add runs of consecutive blocks, with all nested parts absent."""
-        last = np.cumsum(count)
-        number = np.arange(last[-1] if len(last) else 0) - np.repeat(last - count, count)
-        lengths = np.repeat(block_length, count)
-        self.chunk(np.repeat(message, count), np.repeat(start, count) + lengths * number, lengths)
+        starts = run_starts(start, block_length, count)
+        self.chunk(np.repeat(message, count), starts, np.repeat(block_length, count))
 
     def data_column(self, data: int) -> int:
         """Return the column with the offsets of a data element, given its index. The next column has the lengths."""

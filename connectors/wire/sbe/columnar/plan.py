@@ -6,6 +6,7 @@ from bisect import bisect_right
 
 from silverfold.connectors.wire.sbe.codec.blocks import BlockOptions
 from silverfold.connectors.wire.sbe.codec.compiled_decoder import EntryFinder, compile_entry_finder
+from silverfold.connectors.wire.sbe.codec.decode import element_versions
 from silverfold.connectors.wire.sbe.columnar.byte_arrays import CLAMP
 from silverfold.connectors.wire.sbe.columnar.headers import RoleColumns
 from silverfold.connectors.wire.sbe.schema.model import Body, ByteOrder, Data, Group
@@ -45,7 +46,7 @@ class BodyPlan:
         self.first_group = min((group.since for group in self.groups), default=CLAMP)
         """The first version with any groups."""
         self.first_data = min((data.since for data in self.data), default=CLAMP)
-        self._versions = sorted(_versions(body))
+        self._versions = sorted(set(element_versions(body)))
         self._finders: dict[int, EntryFinder | None] = {}
 
     def entry_finder(self, version: int) -> EntryFinder | None:
@@ -55,10 +56,3 @@ class BodyPlan:
             options = BlockOptions(self._order, self._versions[newest - 1] if newest else 0)
             self._finders[newest] = compile_entry_finder(self.body, options)
         return self._finders[newest]
-
-
-def _versions(body: Body) -> set[int]:
-    """Return the sinceVersion of all parts after the body's block, nested ones included."""
-    nested = (_versions(group) for group in body.groups)
-    own = {group.since_version for group in body.groups} | {data.since_version for data in body.data}
-    return own.union(*nested)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.connectors.wire.sbe.codec.encode import encode, write_header
+from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.codec.values import SetValue
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from tests.support.sbe.basics import frame, message_of, schema_of
@@ -184,11 +184,6 @@ def test_a_block_longer_than_its_header_can_say_is_refused():
 def test_an_unknown_message_is_a_key_error():
     with pytest.raises(KeyError):
         encode(SAMPLE, "Order", {})
-
-
-def test_a_header_can_be_written_alone():
-    assert write_header(SAMPLE, SAMPLE.messages["Quote"]).hex() == "40000b0007000300"
-    assert write_header(SAMPLE, SAMPLE.messages["Quote"], version=1).hex() == "40000b0007000100"
 
 
 def test_a_message_is_not_written_as_a_version_older_than_itself():
