@@ -9,12 +9,8 @@ from silverfold.connectors.deephaven.client.client import TableClient
 from silverfold.connectors.deephaven.client.listener import Notifier
 from silverfold.connectors.deephaven.client.table_listener import TableListener
 from silverfold.connectors.deephaven.protocol import control
-from silverfold.connectors.deephaven.protocol.columns.decode import (
-    check_column,
-    decode_column,
-    decode_removed,
-    encode_removed,
-)
+from silverfold.connectors.deephaven.protocol.columns.decode import check_column, decode_column, decode_removed
+from silverfold.connectors.deephaven.protocol.columns.encode import encode_removed
 from silverfold.connectors.deephaven.protocol.frames import PrefixCounts, frame
 from silverfold.connectors.deephaven.protocol.messages import BadFrame, SubscribeMode, TableSubscribe, TableUnsubscribe
 from silverfold.connectors.deephaven.protocol.session import Session

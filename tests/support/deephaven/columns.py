@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from silverfold.connectors.deephaven.protocol.columns.decode import encode_column
+from silverfold.connectors.deephaven.protocol.columns.encode import encode_column
 from silverfold.connectors.deephaven.protocol.layouts import Longs
 from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.protocol.types import TYPES

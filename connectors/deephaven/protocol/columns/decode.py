@@ -1,4 +1,4 @@
-"""Decodes column messages to columns of values, and encodes columns to as many messages as needed.
+"""Decodes column messages to columns of values.
 
 The only module that interprets column messages: which rows they name, whether those were added or modified, and their
 values as Arrow arrays in the types of `connectors.deephaven.protocol.types`. Pure: numpy and pyarrow, no Spark.
@@ -7,13 +7,12 @@ values as Arrow arrays in the types of `connectors.deephaven.protocol.types`. Pu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from silverfold.conf.errors import InvalidValue, RemoteProtocolError, UnknownTemplate
 from silverfold.connectors.deephaven.protocol.columns.arrays import to_arrow
-from silverfold.connectors.deephaven.protocol.columns.encode import encode_column, encode_removed, rows_per_message
 from silverfold.connectors.deephaven.protocol.columns.ranges import are_disjoint, expand, read_ranges
 from silverfold.connectors.deephaven.protocol.columns.values import Decimals, Raw, read_values
 from silverfold.connectors.deephaven.protocol.layouts import Longs
@@ -21,41 +20,17 @@ from silverfold.connectors.deephaven.protocol.messages import ColumnInfo
 from silverfold.connectors.deephaven.protocol.roles import Column, Header, Roles
 from silverfold.connectors.deephaven.protocol.types import ColumnType
 
-__all__ = [
-    "ColumnValues",
-    "RawColumn",
-    "RemovedRows",
-    "check_column",
-    "decode_column",
-    "decode_removed",
-    "encode_column",
-    "encode_removed",
-    "read_column",
-    "rows_per_message",
-]
+_V = TypeVar("_V")
 
 
-class RawColumn(NamedTuple):
-    """A parsed column message: like `ColumnValues`, with values not yet converted to Arrow."""
-
-    subscription_id: int
-    column_id: int
-    modified: bool
-    ranges: Longs
-    row_keys: Longs
-    raw: Raw
-    type: ColumnType
-    warnings: tuple[str, ...]
-
-
-class ColumnValues(NamedTuple):
+class ColumnMessage(NamedTuple, Generic[_V]):
     """The content of one column message.
 
     Args:
         modified: True for modified rows, False for added rows.
         ranges: Row ranges as sent, shape (n, 2), both ends inclusive.
         row_keys: The same rows one by one, int64, parallel to ``values``.
-        values: Of the column type's Arrow type.
+        values: As parsed; in `ColumnValues`, of the column type's Arrow type.
         warnings: ``range-overlap``: ranges that overlap or do not ascend; ``trailing-bytes``: bytes after the message,
             although its version is not newer than ours; ``decimal-byte-order``: magnitudes look little-endian.
     """
@@ -65,9 +40,12 @@ class ColumnValues(NamedTuple):
     modified: bool
     ranges: Longs
     row_keys: Longs
-    values: pa.Array
+    values: _V
     type: ColumnType
     warnings: tuple[str, ...]
+
+
+ColumnValues: TypeAlias = ColumnMessage[pa.Array]
 
 
 class RemovedRows(NamedTuple):
@@ -88,10 +66,10 @@ def decode_column(roles: Roles, body: bytes) -> ColumnValues:
         InvalidValue: Invalid ranges, flags, lengths or texts; ``reason`` names which.
     """
     found = read_column(roles, body)
-    return ColumnValues(*found[:5], to_arrow(found.raw), *found[6:])
+    return ColumnMessage(*found[:5], to_arrow(found.values), *found[6:])
 
 
-def read_column(roles: Roles, body: bytes) -> RawColumn:
+def read_column(roles: Roles, body: bytes) -> ColumnMessage[Raw]:
     """Parse a column message without building Arrow values. Raises the same errors as `decode_column`."""
     header = roles.read_header(body)
     role = roles.columns.get(header.template_id)
@@ -103,13 +81,13 @@ def read_column(roles: Roles, body: bytes) -> RawColumn:
         detail = f"{role.modified.number.name} is {modified}"
         raise InvalidValue(detail, offset=roles.schema.header.size, reason="simple-bool")
     ranges, raw, end = _read_groups(roles, role, body, header)
-    return RawColumn(
+    return ColumnMessage(
         subscription_id=subscription_id,
         column_id=column_id,
         modified=modified == role.modified.true,
         ranges=ranges,
         row_keys=expand(ranges, len(raw)),
-        raw=raw,
+        values=raw,
         type=role.type,
         warnings=_warnings(roles, header, ranges, raw, len(body) - end),
     )

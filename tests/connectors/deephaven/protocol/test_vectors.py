@@ -10,13 +10,8 @@ import pytest
 
 from silverfold.conf.errors import OversizedMessage, SilverfoldError, TruncatedMessage, WireError
 from silverfold.connectors.deephaven.protocol import control
-from silverfold.connectors.deephaven.protocol.columns.decode import (
-    decode_column,
-    decode_removed,
-    encode_column,
-    encode_removed,
-    read_column,
-)
+from silverfold.connectors.deephaven.protocol.columns.decode import decode_column, decode_removed, read_column
+from silverfold.connectors.deephaven.protocol.columns.encode import encode_column, encode_removed
 from silverfold.connectors.deephaven.protocol.columns.values import Decimals, Fixed, Lists
 from silverfold.connectors.deephaven.protocol.frames import FrameCutter, PrefixCounts, frame
 from silverfold.connectors.deephaven.protocol.messages import TableSubscribe, TableUnsubscribe
@@ -47,7 +42,7 @@ def normalized(values: list[Any]) -> list[Any]:
 
 def raw_values(vector: Vector) -> list[Any]:
     """Chars as code units, decimals as unscaled and scale: the vectors' form."""
-    raw = read_column(builtin_roles(), vector.body).raw
+    raw = read_column(builtin_roles(), vector.body).values
     if isinstance(raw, Decimals):
         pairs = zip(raw.unscaled(), raw.scales.tolist(), strict=True)
         return [None if unscaled is None else {"unscaled": unscaled, "scale": scale} for unscaled, scale in pairs]

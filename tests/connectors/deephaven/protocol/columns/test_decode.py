@@ -382,7 +382,7 @@ def replace_type(info: ColumnInfo, name: str) -> ColumnInfo:
 def test_a_column_can_be_taken_apart_without_arrow() -> None:
     (body,) = encoded(builtin_roles(), "Char", ["a", None])
 
-    raw: Any = read_column(builtin_roles(), body).raw
+    raw: Any = read_column(builtin_roles(), body).values
 
     assert raw.values.tolist() == [97, 0xFFFE]
 

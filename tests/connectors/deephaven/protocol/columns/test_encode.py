@@ -11,13 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from silverfold.conf.errors import InvalidValue, LocalProtocolError, SourceRefused
-from silverfold.connectors.deephaven.protocol.columns.decode import (
-    decode_column,
-    decode_removed,
-    encode_column,
-    encode_removed,
-    rows_per_message,
-)
+from silverfold.connectors.deephaven.protocol.columns.decode import decode_column, decode_removed
+from silverfold.connectors.deephaven.protocol.columns.encode import encode_column, encode_removed, rows_per_message
 from silverfold.connectors.deephaven.protocol.messages import ErrorCode
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from tests.support.deephaven.columns import encoded, pairs
