@@ -77,16 +77,6 @@ def encode_removed(roles: Roles, *, subscription_id: int, ranges: Longs, limit: 
     return (root + role.tail.write({role.ranges.entries.name: _write_ranges(role.ranges, cut)}) for cut in cuts)
 
 
-def rows_per_message(roles: Roles, kind: ColumnType, limit: int, *, ranges: int = 1) -> int:
-    """Return how many rows of a fixed-width type fit into a message of ``limit`` bytes; 0 if none."""
-    role = roles.column(kind)
-    if role is None:
-        raise LocalProtocolError(f"the schema has no {kind.message}")
-    fixed = roles.schema.header.size + role.message.block_length + len(role.tail.write({}))
-    room = limit - fixed - ranges * role.ranges.entries.group.block_length
-    return max(0, min(room // role.values.entries.group.block_length, role.values.entries.max_entries, _MAX_ENTRIES))
-
-
 def _cuts(role: Column, rows: RowData, counts: Longs, room: int) -> list[tuple[int, int]]:
     """Return the (begin, end) row numbers of each message, which holds as many rows as fit beside their ranges."""
     range_size = role.ranges.entries.group.block_length

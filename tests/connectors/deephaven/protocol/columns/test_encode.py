@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from silverfold.conf.errors import InvalidValue, LocalProtocolError, SourceRefused
 from silverfold.connectors.deephaven.protocol.columns.decode import decode_column, decode_removed
-from silverfold.connectors.deephaven.protocol.columns.encode import encode_column, encode_removed, rows_per_message
+from silverfold.connectors.deephaven.protocol.columns.encode import encode_column, encode_removed
 from silverfold.connectors.deephaven.protocol.messages import ErrorCode
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from tests.support.deephaven.columns import encoded, pairs
@@ -63,22 +63,23 @@ def test_a_text_column_is_cut_between_values(texts: list[str | None], limit: int
 def test_messages_hold_as_many_rows_as_the_formula_says() -> None:
     bodies = encoded(builtin_roles(), "Long", np.arange(8187))
 
-    assert rows_per_message(builtin_roles(), TYPES["Long"], 65536) == 8186
     assert [len(decode_column(builtin_roles(), body).row_keys) for body in bodies] == [8186, 1]
     assert len(bodies[0]) == 25 + 16 + 8 * 8186
 
 
-@pytest.mark.parametrize(
-    ("name", "ranges", "rows"), [("Byte", 1, 65495), ("Long", 2, 8184), ("Double", 100, 7988), ("Int", 4095, 0)]
-)
+@pytest.mark.parametrize(("name", "ranges", "rows"), [("Byte", 1, 65495), ("Long", 2, 8184), ("Double", 100, 7988)])
 def test_every_range_costs_its_room(name: str, ranges: int, rows: int) -> None:
-    assert rows_per_message(builtin_roles(), TYPES[name], 65536, ranges=ranges) == rows
+    single = [(2 * row, 2 * row) for row in range(ranges - 1)]
+    long = (2 * ranges, 2 * ranges + rows - len(single))
+
+    bodies = encoded(builtin_roles(), name, np.zeros(rows + 1, TYPES[name].dtype), *single, long)
+
+    assert [len(decode_column(builtin_roles(), body).row_keys) for body in bodies] == [rows, 1]
 
 
 def test_no_message_holds_more_rows_than_a_count_can_say() -> None:
     bodies = encoded(builtin_roles(), "Byte", np.zeros(70_000, np.int8), limit=1 << 20)
 
-    assert rows_per_message(builtin_roles(), TYPES["Byte"], 1 << 20) == 65534
     assert [len(decode_column(builtin_roles(), body).row_keys) for body in bodies] == [65534, 4466]
 
 
