@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.connectors.wire.sbe.columnar.byte_arrays import gather
 from silverfold.connectors.wire.sbe.schema.model import (
     Body,
     ByteOrder,
@@ -234,7 +233,9 @@ class Blocks(NamedTuple):
 
 def gather_field(octets: Bytes, found: Number, starts: Longs) -> npt.NDArray[Any]:
     """Return one field of blocks at arbitrary offsets."""
-    values: npt.NDArray[Any] = gather(octets, starts + found.offset, found.size).view(found.dtype).reshape(-1)
+    at = starts + found.offset
+    picked = octets[at] if found.size == 1 else octets[at[:, None] + np.arange(found.size)]
+    values: npt.NDArray[Any] = picked.view(found.dtype).reshape(-1)
     return values
 
 

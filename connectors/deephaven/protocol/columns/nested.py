@@ -18,7 +18,6 @@ from silverfold.connectors.deephaven.protocol.groups import OpenMessage
 from silverfold.connectors.deephaven.protocol.layouts import Blocks, Longs
 from silverfold.connectors.deephaven.protocol.roles import Values
 from silverfold.connectors.wire.sbe.codec.walk import Dimensions
-from silverfold.connectors.wire.sbe.columnar.byte_arrays import run_starts
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
@@ -58,7 +57,7 @@ class Nested:
         if (lengths == length).all():
             joined = b"".join([body[a : a + n * length] for a, n in zip(firsts.tolist(), counts.tolist(), strict=True)])
             return Blocks(joined, version, length, total, 0, start)
-        return Blocks(body, version, length, total, start, start, run_starts(firsts, lengths, counts))
+        return Blocks(body, version, length, total, start, start, _starts(firsts, lengths, counts))
 
 
 def find_nested(opened: OpenMessage, values: Values, elements: Values, found: Dimensions) -> Nested:
@@ -136,6 +135,13 @@ def _walk(opened: OpenMessage, values: Values, elements: Values, found: Dimensio
 def _counts_allowed(elements: Values, counts: list[int]) -> bool:
     role = elements.entries.group.dimensions.roles["numInGroup"]
     return min(counts, default=role.minimum) >= role.minimum and max(counts, default=0) <= role.maximum
+
+
+def _starts(firsts: Longs, lengths: Longs, counts: Longs) -> Longs:
+    """Return the start of each element, when the elements of each row are contiguous."""
+    before = np.repeat(np.cumsum(counts) - counts, counts)
+    starts: Longs = np.repeat(firsts, counts) + (np.arange(int(counts.sum())) - before) * np.repeat(lengths, counts)
+    return starts
 
 
 def _longs(numbers: list[int]) -> Longs:

@@ -89,10 +89,3 @@ def stride_of(start: Longs) -> int:
 def where(chosen: Bools) -> Places:
     """Return an index of the selected elements; selecting all of them causes no copy."""
     return ALL if chosen.all() else np.flatnonzero(chosen)
-
-
-def run_starts(first: Longs, stride: Longs, count: Longs) -> Longs:
-    """Return the start of each piece of runs of ``count`` consecutive pieces, the first at ``first``."""
-    before = np.repeat(np.cumsum(count) - count, count)
-    starts: Longs = np.repeat(first, count) + (np.arange(len(before)) - before) * np.repeat(stride, count)
-    return starts

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools, Longs, run_starts
+from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools, Longs
 from silverfold.connectors.wire.sbe.schema.model import Body
 
 ABSENT = -1
@@ -40,8 +40,11 @@ class BlockTable:
 
     def runs(self, message: Longs, start: Longs, block_length: Longs, count: Longs) -> None:
         """Add runs of consecutive blocks, with all nested parts absent."""
-        starts = run_starts(start, block_length, count)
-        self.chunk(np.repeat(message, count), starts, np.repeat(block_length, count))
+        before = np.repeat(np.cumsum(count) - count, count)
+        lengths = np.repeat(block_length, count)
+        self.chunk(
+            np.repeat(message, count), np.repeat(start, count) + lengths * (np.arange(len(before)) - before), lengths
+        )
 
     def data_column(self, data: int) -> int:
         """Return the column with the offsets of a data element, given its index. The next column has the lengths."""

@@ -54,6 +54,19 @@ def test_groups_deeper_than_one_function_can_loop_are_read_all_the_same():
     assert first.values == second.values == values
 
 
+def test_entries_longer_than_any_offset_are_an_error_at_the_second_message_too():
+    schema = message_of(
+        '<group name="g" id="1" dimensionType="wide"><data name="d" id="2" type="text"/></group>',
+        '<composite name="wide"><type name="blockLength" primitiveType="uint64"/>'
+        '<type name="numInGroup" primitiveType="uint8"/></composite>',
+    )
+    reader = MessageReader(schema)
+    reader.read(frame("0000000000000000 01 0000", block_length=0))
+
+    with pytest.raises(WireError, match="count-range"):
+        reader.read(frame("ffffffffffffffff 01 0000", block_length=0))
+
+
 def test_entries_of_no_bytes_are_still_bounded_at_the_second_message():
     schema = message_of('<group name="g" id="1"><field name="x" id="2" type="uint8"/></group>')
     reader = MessageReader(schema, max_empty_entries=2)

@@ -135,3 +135,19 @@ def test_the_last_of_many_small_entries_may_not_reach_into_the_next_message(plac
     columns = assert_columns_as_single(schema, [bytes(lying), body])
 
     assert columns.errors["reason"].to_pylist() == [reason]
+
+
+@pytest.mark.parametrize("counts", ["01 00", "02 00", "00 00", "01 01"])
+@pytest.mark.parametrize("messages", [1, 30])
+def test_entries_whose_groups_have_parts_unknown_to_the_schema_are_read_like_others(counts: str, messages: int):
+    schema = message_of(
+        '<group name="g" id="1" dimensionType="counted"><group name="h" id="2" dimensionType="counted">'
+        '<group name="i" id="3" dimensionType="counted"><field name="a" id="4" type="uint8"/></group></group></group>',
+        '<composite name="counted"><type name="blockLength" primitiveType="uint8"/>'
+        '<type name="numInGroup" primitiveType="uint8"/><type name="numGroups" primitiveType="uint8"/>'
+        '<type name="numVarDataFields" primitiveType="uint8"/></composite>',
+    )
+    usual, other = (f"00 01 {nested} 01 02 00 00 07 08" for nested in ("01 00", counts))
+    body = frame(f"00 05 01 00 {usual * 4} {other}", block_length=0)
+
+    assert_columns_as_single(schema, [body] * messages)
