@@ -179,21 +179,15 @@ class Entries:
         Raises the same errors as `open` and `VarPart.locate`.
         """
         found = self.open(opened, at)
-        if not self.tail.groups and not self.tail.texts:
-            blocks = Blocks(opened.body, opened.version, found.block_length, found.entries, found.start, at)
-            return blocks, found.start + found.entries * found.block_length
-        walked = self.walk(opened, found)
-        starts = np.array(walked.starts, np.int64)
-        return Blocks(
-            opened.body, opened.version, found.block_length, found.entries, found.start, at, starts
-        ), walked.end
+        starts, end = None, found.start + found.entries * found.block_length
+        if self.tail.groups or self.tail.texts:
+            walked = self.walk(opened, found)
+            starts, end = np.array(walked.starts, np.int64), walked.end
+        return Blocks(opened.body, opened.version, found.block_length, found.entries, found.start, at, starts), end
 
     def skip(self, opened: OpenMessage, at: int) -> int:
         """Return the end of the group at ``at``. Raises the same errors as `open` and `VarPart.locate`."""
-        found = self.open(opened, at)
-        if not self.tail.groups and not self.tail.texts:
-            return found.start + found.entries * found.block_length
-        return self.walk(opened, found).end
+        return self.blocks(opened, at)[1]
 
     def walk(self, opened: OpenMessage, found: Dimensions, wanted: str = "") -> EntryOffsets:
         """Walk the entries part by part; slow, and exact about errors.
