@@ -122,7 +122,9 @@ class FrameCutter:
             raise
 
     def _cut_framed(self) -> Frame | None:
-        if not self._has_needed() or not self._skip_padding() or not self._enter_packet():
+        if not self._has_needed() or (self._padding and not self._skip_padding()):
+            return None
+        if self._packet is None and not self._enter_packet():
             return None
         head_size = self._head_reader.size
         if self._lacks(head_size, may_end=self._left_in_packet is None):
@@ -131,18 +133,19 @@ class FrameCutter:
         frame_size = head_size + self._message_size(head)
         if self._lacks(frame_size):
             return None
-        self._join()
         before = head_size - self._inside
         start, end = self._at + before, self._at + frame_size
         frame = Frame(self._chunk[start:end], self._chunk_offset + start, head, self._packet or _NOTHING, before)
         self._consume(frame_size)
         self._padding = -frame_size % self._framing.padding
-        self._leave_frame()
+        if self._left_in_packet is not None:
+            self._left_in_packet -= 1
+            self._packet = self._packet if self._left_in_packet else None
         return frame
 
     def _skip_padding(self) -> bool:
         """Skip the padding of the last frame; return False if more of it is to come."""
-        if self._padding and self._received:
+        if self._received:
             self._join()
             skipped = min(self._padding, self._received)
             self._consume(skipped)
@@ -184,12 +187,6 @@ class FrameCutter:
         if self._framing.count is not None:
             return packet[self._framing.count]
         return 1 if self._framing.per_packet == "one" else None
-
-    def _leave_frame(self) -> None:
-        if self._left_in_packet is not None:
-            self._left_in_packet -= 1
-            if not self._left_in_packet:
-                self._packet = None
 
     def _read_head(self) -> dict[str, int]:
         head = self._read_header(self._head_reader)
