@@ -90,7 +90,9 @@ class Walk:
             columns[FIRST_GROUP + number, at], cursor[at] = counts, ends
         if shapes.groups is not None:
             unknown = shapes.groups - self._known(which, plan.groups)
-            is_last = self._known(which, plan.data) == 0 if shapes.data is None else shapes.data <= 0
+            is_last = self._known(which, plan.data) == 0
+            if shapes.data is not None:
+                is_last |= shapes.data == 0
             self._skip(which, cursor, unknown, "groups", plan.root & is_last)
         for number, datum in enumerate(plan.data):
             at, column = self._bodies_with(which, plan.data, number, shapes.data), level.data_column(number)

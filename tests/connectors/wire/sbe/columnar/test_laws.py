@@ -11,11 +11,11 @@ from hypothesis import example, given
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-from tests.support.sbe.basics import frame, message_of
+from tests.support.sbe.basics import HEADER, frame, message_of
 from tests.support.sbe.columns import assert_columns_as_single
 from tests.support.sbe.messages import messages
 from tests.support.sbe.schemas import schemas
-from tests.support.sbe.sources import SOURCES, Damage, damaged, damages
+from tests.support.sbe.sources import COUNTS, SOURCES, Damage, damaged, damages
 from tests.support.tries import a_third, half
 
 options = st.builds(
@@ -151,3 +151,15 @@ def test_entries_whose_groups_have_parts_unknown_to_the_schema_are_read_like_oth
     body = frame(f"00 05 01 00 {usual * 4} {other}", block_length=0)
 
     assert_columns_as_single(schema, [body] * messages)
+
+
+@pytest.mark.parametrize(
+    "parts", ["", '<data name="d" id="9" type="blob" sinceVersion="1"/>', '<data name="d" id="9" type="blob"/>']
+)
+@pytest.mark.parametrize("counts", ["0100 0000", "0100 0100", "0000 0200", "0000 0100", "0000 0000"])
+def test_groups_that_cannot_be_skipped_are_the_end_of_a_message_only_if_no_known_data_follow(parts: str, counts: str):
+    counted = HEADER.replace("</composite>", COUNTS + "</composite>", 1)
+    schema = message_of(parts, header=counted, version=1)
+    header = "0000 0100 0100 0000"
+
+    assert_columns_as_single(schema, [bytes.fromhex(f"{header} {counts} 0100 0100 07 0108")] * 2)
