@@ -104,7 +104,8 @@ def _locate(elements: Values, body: bytes, found: Dimensions) -> Nested | None:
         return None
     if at > len(body) or not _counts_allowed(elements, counts):
         return None
-    nested = Nested(_longs(rows), _longs(lengths), _longs(counts), _longs(rows) + (row_block + size), at)
+    outer = _longs(rows)
+    nested = Nested(outer, _longs(lengths), _longs(counts), outer + (row_block + size), at)
     if text is None:
         return nested
     inner = _longs(starts)
