@@ -6,10 +6,21 @@ import errno
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final, TypeAlias
+
+from pydantic import AfterValidator
+
+from silverfold.conf.text import without_controls
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Values of ``OSError.errno`` for lack of space to write."""
+
+
+check_path: Final = without_controls("a path")
+"""Check of a path from the settings: to the system's own calls, a NUL in one would be a ValueError, and a traceback."""
+
+PathText: TypeAlias = Annotated[str, AfterValidator(check_path)]
+"""The path of a file, in a setting."""
 
 
 def read_whole(path: Path) -> bytes:

@@ -26,6 +26,7 @@ from pydantic_core import PydanticCustomError
 
 from silverfold.conf.names import TAKEN, folded
 from silverfold.conf.secrets import Secret, revealed
+from silverfold.conf.text import without_controls
 
 _SCHEMES: Final = ("file", "s3", "s3a", "gs", "az", "adl", "azure", "abfs", "abfss", "hdfs")
 """URL schemes of stores that delta-rs supports."""
@@ -121,8 +122,8 @@ RuleName: TypeAlias = Annotated[
     str, expanded("[A-Za-z][A-Za-z0-9_]*", "a name of letters, digits and _, a letter first")
 ]
 
-SourceName: TypeAlias = Annotated[str, expanded(r"[^\x00-\x1f\x7f-\x9f]*", "a name without control characters")]
-"""The name of a table or a channel at the source."""
+SourceName: TypeAlias = Annotated[str, AfterValidator(without_controls("a name"))]
+"""The name of a database, a table or a channel at the source."""
 
 
 class Table(Strict):

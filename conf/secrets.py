@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
 from silverfold.conf.errors import ConfigError
-from silverfold.conf.files import read_whole
+from silverfold.conf.files import PathText, read_whole
 
 REFERENCE = '{ env = "NAME" } or { file = "PATH" }'
 
@@ -25,7 +25,7 @@ class Secret(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     env: str | None = None
-    file: str | None = None
+    file: PathText | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -1,8 +1,9 @@
-"""Text for display: untrusted text made safe, and counts; checks of host names."""
+"""Text for display: untrusted text made safe, and counts; checks of host names and of control characters."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 
 def without_secrets(address: str) -> str:
@@ -24,6 +25,17 @@ def check_host(host: str) -> None:
         raise ValueError("a host whose name can be looked up") from None
     if not host.isprintable():
         raise ValueError("a host without control characters")
+
+
+def without_controls(what: str) -> Callable[[str], str]:
+    """Return a check that returns a text, or raises ValueError for a control character; ``what`` names the text."""
+
+    def check(text: str) -> str:
+        if re.search(r"[\x00-\x1f\x7f-\x9f]", text):
+            raise ValueError(f"{what} without control characters")
+        return text
+
+    return check
 
 
 def counted(count: int, noun: str) -> str:

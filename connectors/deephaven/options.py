@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from silverfold.conf.files import PathText
 from silverfold.conf.model import Seconds, Strict, Table
 from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
 from silverfold.connectors.deephaven.protocol.groups import TextErrors
@@ -26,7 +27,7 @@ class DeephavenOptions(Strict):
     ``address`` is ``host:port``. A table's ``source`` is its name at the server.
     """
 
-    schema_: str = Field(default="builtin", alias="schema", min_length=1)
+    schema_: PathText = Field(default="builtin", alias="schema", min_length=1)
     """``builtin`` for the schema in ``connectors/deephaven``, else the path of the vendor's own XML."""
     prefix_counts: PrefixCounts | None = None
     """What the length before a message counts: ``message``, ``message+prefix`` or ``body``. If unset, the first frame

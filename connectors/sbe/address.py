@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from silverfold.conf.files import check_path
 from silverfold.connectors.common.transport import Address, parse_address
 
 FILE: Final = "file:"
@@ -16,7 +17,7 @@ def parse_place(text: str) -> Address | Path:
         path = text.removeprefix(FILE)
         if not path:
             raise ValueError("a path behind file:")
-        return Path(path)
+        return Path(check_path(path))
     try:
         return parse_address(text)
     except ValueError as error:

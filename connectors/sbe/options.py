@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
+from silverfold.conf.files import PathText
 from silverfold.conf.model import Seconds, SourceName, Strict, Table
 from silverfold.connectors.wire.framing.known import FRAMINGS
 from silverfold.connectors.wire.framing.settings import Framing
@@ -45,7 +46,7 @@ class SbeOptions(Strict):
     ``template`` instead of a ``source``.
     """
 
-    schema_: str = Field(alias="schema", min_length=1)
+    schema_: PathText = Field(alias="schema", min_length=1)
     """Path of the SBE schema's XML, or ``builtin``: what ``silverfold simulate sbe`` speaks."""
     accept: tuple[Literal["E14", "E24"], ...] = ()
     """Mistakes of the schema to pass over, as ``silverfold sbe validate --accept`` does: ``E14`` (an enum lists its

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from silverfold.conf.files import PathText
 from silverfold.conf.model import SourceName, Strict, Table, expanded
 from silverfold.conf.names import folded
 from silverfold.conf.secrets import Secret
+from silverfold.conf.text import without_controls
 from silverfold.connectors.sqlitecloud.options import BlobForm, ColumnName, TypeName
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Encoding, Scheme, Signing
 
@@ -25,7 +27,7 @@ class WebhookOptions(Strict):
     ``connectors/sqlitecloud_webhooks/PROTOCOL.md`` explains all of it.
     """
 
-    database: str = Field(min_length=1)
+    database: SourceName = Field(min_length=1)
     """The database whose tables the feed has. Webhooks of another one land, and change no table."""
     path: Annotated[str, expanded('/[!"$->@-~]*', "a path: / first, without ?, #, spaces or letters beyond ASCII")] = (
         "/"
@@ -39,7 +41,7 @@ class WebhookOptions(Strict):
     """Content of the header: the HMAC of the body as sent, or with ``plain`` the secret itself."""
     encoding: Encoding = "hex"
     """Encoding of the HMAC: ``hex`` or ``base64``."""
-    prefix: str = ""
+    prefix: Annotated[str, AfterValidator(without_controls("text"))] = ""
     """Text before it in the header, such as ``sha256=`` or ``Bearer ``."""
     insecure: bool = False
     """Instead of ``secret``: accept what anybody posts."""
@@ -47,9 +49,9 @@ class WebhookOptions(Strict):
     """Longest body to accept."""
     timeout: Annotated[float, Field(gt=0, le=3_600, allow_inf_nan=False)] = 30.0
     """Seconds within which a request is received and landed."""
-    certificate: str = ""
+    certificate: PathText = ""
     """PEM file, for https."""
-    certificate_key: str = ""
+    certificate_key: PathText = ""
     """PEM file of its key, where the certificate's file has none; without a pass phrase."""
     insert_absent: Literal["null", "keep", "error"] = "null"
     """Columns that an insert does not carry are NULL (``null``), or stay as they were where the row exists already

@@ -35,6 +35,12 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
         Secret(file=str(tmp_path / "gone")).reveal({})
 
 
+@pytest.mark.parametrize("path", ["a\0", "a\nb", "a\x85"])
+def test_a_file_whose_path_has_a_control_character_is_refused_with_the_settings(path):
+    with pytest.raises(ConfigError, match=r"options.password.file: found .* a path without control characters"):
+        validated(Login, {"user": "me", "password": {"file": path}}, file="feeds/market.toml", prefix="options")
+
+
 def test_no_byte_of_a_secret_that_is_no_text_is_told(tmp_path):
     (tmp_path / "token").write_bytes(b"\xe9t\xe9")
     with pytest.raises(ConfigError, match="secret: found 'bytes that are not UTF-8', allowed: a readable") as refused:

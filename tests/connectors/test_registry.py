@@ -196,3 +196,18 @@ print([name for name in ("pyspark", "pandas") if name in sys.modules])
 def test_a_control_character_in_a_name_of_the_source_is_a_mistake(settings, feed, setting, letter):
     (found,) = mistakes(settings(f'{feed}\n{setting} = "a{letter}b"\n'))
     assert (found[0], found[2]) == (f"tables.a.{setting}", "a name without control characters")
+
+
+@pytest.mark.parametrize("letter", ["\\u0000", "\\n", "\\u0085"])
+@pytest.mark.parametrize(
+    ("feed", "key"),
+    [
+        ('connector = "deephaven"\naddress = "h:1"\noptions = { schema = "?" }', "options.schema"),
+        ('connector = "sbe"\naddress = "h:1"\noptions = { schema = "?", framing = "sofh" }', "options.schema"),
+        ('connector = "sbe"\naddress = "file:?"\noptions = { schema = "builtin", framing = "sofh" }', "address"),
+    ],
+)
+def test_a_control_character_in_a_path_is_a_mistake(settings, feed, key, letter):
+    source = 'source = "Quotes"' if "deephaven" in feed else ""
+    (found,) = mistakes(settings(f"{feed}\n[tables.Trade]\n{source}".replace("?", f"a{letter}b")))
+    assert (found[0], found[2]) == (key, "a path without control characters")

@@ -10,6 +10,7 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
+from silverfold.conf.files import PathText
 from silverfold.connectors.sqlitecloud.protocol.messages import Login
 from silverfold.connectors.sqlitecloud.protocol.statements import is_safe_word
 
@@ -84,10 +85,10 @@ class Tls(_Frozen):
 
     verify: bool = True
     """Whether the server's certificate must be valid for its host name."""
-    root_certificate: str | None = None
+    root_certificate: PathText | None = None
     """File of trusted authorities; None for the system's."""
-    client_certificate: str | None = None
-    client_certificate_key: str | None = None
+    client_certificate: PathText | None = None
+    client_certificate_key: PathText | None = None
 
 
 class ConnectionSettings(_Frozen):

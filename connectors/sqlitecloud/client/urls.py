@@ -159,7 +159,7 @@ def _tls(options: dict[str, Any]) -> Tls | None:
     }
     if files["client_certificate_key"] and not files["client_certificate"]:
         raise ValueError("client_certificate_key only with client_certificate")
-    return None if insecure else Tls(verify=not no_verify, **files)
+    return None if insecure else _validate(lambda: Tls(verify=not no_verify, **files))
 
 
 def _decode(name: str, text: str) -> str:

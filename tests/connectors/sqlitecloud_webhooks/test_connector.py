@@ -47,6 +47,10 @@ def test_a_table_whose_rows_nothing_names_is_refused(settings: dict[str, Any], c
         ({"path": "hook"}, "a path: / first"),
         ({"certificate_key": "k.pem"}, "certificate_key with certificate"),
         ({"max_body_bytes": 1 << 40}, "less than or equal"),
+        ({"database": "a\0"}, "database: .*: a name without control characters"),
+        ({"prefix": "sha256=\r\n"}, "prefix: .*: text without control characters"),
+        ({"certificate": "a\0"}, "certificate: .*: a path without control characters"),
+        ({"certificate": "c", "certificate_key": "a\n"}, "certificate_key: .*: a path without control characters"),
     ],
     ids=str,
 )

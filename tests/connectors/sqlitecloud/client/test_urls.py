@@ -141,6 +141,11 @@ def test_certificates_are_verified_unless_the_string_says_no():
     assert tls("insecure=TRUE") is None
 
 
+def test_a_control_character_in_the_path_of_a_certificate_is_refused_and_not_shown():
+    with pytest.raises(ValueError, match=r"^client_certificate: a path without control characters$"):
+        parse_connection_string("sqlitecloud://h?apikey=k&certificate=a%00b")
+
+
 def test_credentials_may_be_given_beside_the_string_but_not_twice():
     key = ApiKey(secret=SecretStr("k"))
     assert parse_connection_string("sqlitecloud://h/t", credentials=key).credentials == key
