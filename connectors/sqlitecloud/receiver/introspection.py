@@ -44,13 +44,13 @@ async def describe(db: Client, name: str, table: SqliteCloudTable) -> Descriptio
 
     Raises:
         SourceRefused: ``no-table``: no table has exactly this name. ``no-key``: the table has no primary key and none
-            is configured, or a configured key column does not exist.
+            is configured, or a configured key column does not exist. ``nul-in-name``: no SELECT can name a column.
     """
     columns = await _columns(db, name)
     if not columns:
         raise SourceRefused(code="no-table", text="the database has no table that is spelt so", stream=name)
     if any("\0" in column.name for column in columns):
-        raise RemoteProtocolError(f"a column of {name} has a NUL in its name")
+        raise SourceRefused(code="nul-in-name", text="a column has a NUL in its name", stream=name)
     own = sorted((column for column in columns if column.pk), key=lambda column: column.pk)
     keys = table.keys or tuple(column.name for column in own)
     if not keys:
