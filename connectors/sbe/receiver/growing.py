@@ -32,12 +32,14 @@ class GrowingFile(Closeable):
         self._path = path
         try:
             self._file = open(path, "rb", opener=_open_nonblocking)  # noqa: SIM115 - `close` closes it
+        except IsADirectoryError as error:
+            raise self._no_file() from error
         except OSError as error:
             raise self._unavailable(error) from error
         held = os.fstat(self._file.fileno())
         if not stat.S_ISREG(held.st_mode):
             self._file.close()
-            raise SourceRefused(code="no-file", text=f"{path} is a pipe or a device, not a file that grows")
+            raise self._no_file()
         size = held.st_size
         if size < begins - lacks:
             self._file.close()
@@ -84,6 +86,11 @@ class GrowingFile(Closeable):
             return self._path.stat()
         except OSError as error:
             return error
+
+    def _no_file(self) -> SourceRefused:
+        return SourceRefused(
+            code="no-file", text=f"{self._path} is a folder, a pipe or a device, not a file that grows"
+        )
 
     def _unavailable(self, error: OSError) -> SourceUnavailable:
         return SourceUnavailable(f"{self._path}: {error.strerror or error}")

@@ -60,7 +60,7 @@ class SbeReceiver:
         Raises:
             SourceUnavailable: The connection was refused or lost, or the file cannot be read (any further).
             RemoteProtocolError: Received bytes are no messages.
-            SourceRefused: The file is shorter than the position already read.
+            SourceRefused: The file is shorter than the position already read, or is no regular file.
         """
         self._refresh_schema()
         if isinstance(self._place, Address):

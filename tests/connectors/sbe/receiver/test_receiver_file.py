@@ -311,11 +311,11 @@ def test_the_last_message_of_a_file_lands_before_the_bytes_that_pad_it_are_there
     assert sink.marks == []
 
 
-@pytest.mark.parametrize("what", ["a pipe", "a device"])
+@pytest.mark.parametrize("what", ["a pipe", "a device", "a folder"])
 def test_what_is_no_file_is_refused_at_once(tmp_path: Path, what: str) -> None:
-    path = tmp_path / "pipe" if what == "a pipe" else Path("/dev/zero")
+    path = {"a pipe": tmp_path / "pipe", "a device": Path("/dev/zero"), "a folder": tmp_path}[what]
     if what == "a pipe":
         os.mkfifo(path)
 
-    with pytest.raises(SourceRefused, match=r"no-file: .* is a pipe or a device"):
+    with pytest.raises(SourceRefused, match=r"no-file: .* is a folder, a pipe or a device, not a file that grows"):
         GrowingFile(path, 0)
