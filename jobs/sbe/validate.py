@@ -15,6 +15,7 @@ import typer
 from rich.text import Text
 
 from silverfold.conf.errors import SchemaError
+from silverfold.conf.text import in_one_line
 from silverfold.jobs.common.console import console_on
 
 if TYPE_CHECKING:
@@ -53,11 +54,11 @@ def validate(
         schema = load_schema(file, accept=codes, strict=strict)
     except SchemaError as error:
         show([*map(_line, error.errors), *error.warnings], sys.stdout)
-        typer.echo(_counted(file, len(error.errors), len(error.warnings)))
+        typer.echo(in_one_line(_counted(file, len(error.errors), len(error.warnings))))
         raise typer.Exit(2) from None
     dated = has_dates(schema)
     show([with_dates(warning, dated=dated) for warning in schema.warnings], sys.stdout)
-    typer.echo(f"{_counted(file, 0, len(schema.warnings))}: {with_dates(described(schema), dated=dated)}")
+    typer.echo(in_one_line(f"{_counted(file, 0, len(schema.warnings))}: {with_dates(described(schema), dated=dated)}"))
 
 
 def accepted(codes: Sequence[str] | None) -> Sequence[str]:
@@ -71,9 +72,9 @@ def accepted(codes: Sequence[str] | None) -> Sequence[str]:
 
 
 def show(findings: Sequence[str], out: TextIO) -> None:
-    """Print findings in the order of the file, codes coloured on a terminal."""
+    """Print findings in the order of the file, each on one line, codes coloured on a terminal."""
     console = console_on(out)
-    for finding in sorted(findings, key=_order):
+    for finding in map(in_one_line, sorted(findings, key=_order)):
         line = Text(finding)
         found = _PLACE.fullmatch(finding)
         assert found is not None

@@ -239,6 +239,19 @@ def test_versions_that_count_days_are_told_with_their_dates(capsys, lines, schem
     assert (shown.objects[0]["version"], shown.code) == (18400, 0)
 
 
+def test_a_file_and_a_package_with_line_ends_are_told_on_one_line(capsys, schema, tmp_path):
+    file = schema(ONE, '<type name="a b" primitiveType="int8"/>').rename(tmp_path / "a\nb.xml")
+    file.write_text(file.read_text().replace('id="1"', 'id="1" package="p&#10;q"', 1))
+
+    shown = Shown(capsys, "validate", file)
+
+    named = f"{tmp_path}/a\\nb.xml"
+    assert shown.out == (
+        f"{named}:5: W02: name 'a b' is not of the symbolic form\n"
+        f"{named}: valid, 1 warning: schema 1 p\\nq, version 0, little-endian, 1 message\n"
+    )
+
+
 def test_bytes_behind_a_message_are_an_error_if_one_is_strict(capsys, lines, schema):
     shown = Shown(capsys, "decode", "--strict", "--schema", schema(ONE), "--hex", lines("0100010001000000 01 02"))
 
