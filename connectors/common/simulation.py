@@ -1,4 +1,4 @@
-"""What the commands of simulators share: some of their options, and changes at a steady rate."""
+"""What the commands of simulators share: some of their options, lines printed, and changes at a steady rate."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from silverfold.conf.errors import SourceUnavailable
+from silverfold.conf.text import in_one_line
 from silverfold.connectors.common.rate import Changeable, Rate, change_steadily
 from silverfold.connectors.common.server_thread import Server
 
@@ -19,6 +20,11 @@ Port: TypeAlias = Annotated[int, typer.Option(min=0, max=65_535, help="TCP port;
 QuietAfter: TypeAlias = Annotated[
     float | None, typer.Option(min=0, metavar="SECONDS", help="Be quiet after that; default: never.")
 ]
+
+
+def announce(line: str) -> None:
+    """Print a line, with the control characters of names in it escaped."""
+    typer.echo(in_one_line(line))
 
 
 def change_visibly(

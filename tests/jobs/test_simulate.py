@@ -125,6 +125,15 @@ def test_tables_come_and_go_while_it_runs_and_lengths_may_count_otherwise(trades
         assert len(listener.rows(1)) == 30
 
 
+def test_the_name_of_a_table_is_printed_on_one_line(trades: Path) -> None:
+    with running(
+        "--table", f"a\nb={trades}", "--changes-per-second", "0", "--where", "\u2028=a\nb:Size < 3"
+    ) as process:
+        port_of(process)
+        found = [line(process) for _ in range(2)]
+    assert found == ["table a\\nb: 30 rows, 3 columns", "table \\u2028: 3 rows, 3 columns"]
+
+
 def test_a_market_is_sent_in_the_framing_asked_for_and_the_same_seed_sends_the_same() -> None:
     arguments = ("--framing", "b3", "--changes-per-second", "400", "--changes-for", "0.5", "--seed", "4")
     with (

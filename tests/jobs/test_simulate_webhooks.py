@@ -136,6 +136,17 @@ def test_wrong_use_is_told_with_exit_code_2(
     assert complaint in capsys.readouterr().err
 
 
+def test_a_simulator_that_reaches_nobody_says_so_and_ends_with_its_time(tmp_path: Path) -> None:
+    url, begun = f"http://127.0.0.1:{free_port()}/\n?key=k3y", time.monotonic()
+    done = simulated(tmp_path, "--to", url, "--changes-for", "0.5")
+    shown = url.partition("\n")[0]
+    assert (done.returncode, time.monotonic() - begun < 20) == (3, True)
+    assert done.stdout == f"posting to {shown}\\n?…: table orders of shop.sqlite, key id\n"
+    first, last = done.stderr.splitlines()
+    assert (json.loads(first)["event"], last.startswith(f"silverfold: {shown}")) == ("request not taken", True)
+    assert "k3y" not in done.stdout + done.stderr
+
+
 def test_a_simulator_that_reaches_nobody_ends_on_a_signal_with_exit_code_0(tmp_path: Path) -> None:
     command = [
         sys.executable,

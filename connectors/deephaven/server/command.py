@@ -13,7 +13,7 @@ import typer
 from silverfold.conf.errors import InvalidValue, LocalProtocolError
 from silverfold.conf.text import counted
 from silverfold.connectors.common.rate import Rate
-from silverfold.connectors.common.simulation import Host, Port, QuietAfter, change_visibly
+from silverfold.connectors.common.simulation import Host, Port, QuietAfter, announce, change_visibly
 from silverfold.connectors.common.stopping import stopped_by_signals
 from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
 from silverfold.connectors.deephaven.protocol.schemas import load_transport_schema
@@ -89,7 +89,7 @@ def deephaven(
             _do_after(after, stop, partial(server.unexport_table, name), f"table {name} is not exported any more")
         for name, view in exported_views.items():
             server.export_table(name, view)
-            typer.echo(f"table {name}: {counted(len(view), 'row')}, {counted(len(view.columns), 'column')}")
+            announce(f"table {name}: {counted(len(view), 'row')}, {counted(len(view.columns), 'column')}")
         named = [*tables.items(), *((name, each) for _, name, each in later)]
         changers = [Changer(each, f"{seed}/{name}") for name, each in named]
         loaded = sum(each.updates for _, each in named)
@@ -161,7 +161,7 @@ def _do_after(seconds: float, stop: threading.Event, work: Callable[[], None], m
     def wait() -> None:
         if not stop.wait(seconds):
             work()
-            typer.echo(message)
+            announce(message)
 
     threading.Thread(target=wait, daemon=True).start()
 
@@ -169,6 +169,6 @@ def _do_after(seconds: float, stop: threading.Event, work: Callable[[], None], m
 def _announce(server: TableServer, host: str, tables: Mapping[str, LiveTable]) -> None:
     for name, table in tables.items():
         server.export_table(name, table)
-    typer.echo(f"listening on {host}:{server.port}")
+    announce(f"listening on {host}:{server.port}")
     for name, table in tables.items():
-        typer.echo(f"table {name}: {counted(len(table), 'row')}, {counted(len(table.columns), 'column')}")
+        announce(f"table {name}: {counted(len(table), 'row')}, {counted(len(table.columns), 'column')}")

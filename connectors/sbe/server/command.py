@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from silverfold.connectors.common.rate import Rate
-from silverfold.connectors.common.simulation import Host, Port, QuietAfter, change_visibly
+from silverfold.connectors.common.simulation import Host, Port, QuietAfter, announce, change_visibly
 from silverfold.connectors.common.stopping import stopped_by_signals
 from silverfold.connectors.sbe.server.server import MarketServer
 from silverfold.connectors.wire.framing.known import find_framing
@@ -36,7 +36,7 @@ def sbe(
     if chosen.length is None and chosen.unframed == "whole":
         raise typer.BadParameter(f"{framing} is for one message, there are many", param_hint="--framing")
     with MarketServer.start(port, framing=chosen, host=host, seed=seed) as server, stopped_by_signals() as stop:
-        typer.echo(f"listening on {host}:{server.port}")
+        announce(f"listening on {host}:{server.port}")
         made = change_visibly([server], Rate(changes_per_second, changes_for), stop, server)
         typer.echo(f"quiet after {made} changes")
         stop.wait()

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 import typer
 
 from silverfold.conf.secrets import Secret
-from silverfold.conf.text import counted
+from silverfold.conf.text import counted, without_secrets
 from silverfold.connectors.common.rate import Rate
-from silverfold.connectors.common.simulation import change_visibly
+from silverfold.connectors.common.simulation import announce, change_visibly
 from silverfold.connectors.common.stopping import stopped_by_signals
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Encoding, Scheme, Signing
 from silverfold.connectors.sqlitecloud_webhooks.server.orders import DATABASE, KEY, TABLE
@@ -36,7 +36,7 @@ def webhooks(
 ) -> None:
     """Post the changes of a made-up table of orders, one request each, as SQLite Cloud's webhooks would.
 
-    The first line printed names the table. A request that is not taken is sent again, in order. Ends with exit code 0
+    The first line printed names the table. A request that is not taken is sent again, in order, within the time. Ends with exit code 0
     when the time is over and on SIGINT or SIGTERM, with 3 when the feed cannot be reached, with 2 when it refuses.
     """
     if not to.startswith(("http://", "https://")) or not _has_host(to):
@@ -45,9 +45,11 @@ def webhooks(
     secret = "" if secret_env is None else Secret(env=secret_env).reveal(os.environ)
     with (
         stopped_by_signals() as stop,
-        WebhookSource(to, signing=signing, secret=secret, seed=seed, stopped_within=stop.wait) as source,
+        WebhookSource(
+            to, signing=signing, secret=secret, seed=seed, stopped_within=stop.wait, seconds=changes_for
+        ) as source,
     ):
-        typer.echo(f"posting to {to}: table {TABLE} of {DATABASE}, key {KEY}")
+        announce(f"posting to {without_secrets(to)}: table {TABLE} of {DATABASE}, key {KEY}")
         made = change_visibly([source], Rate(changes_per_second, changes_for), stop)
     typer.echo(f"quiet after {counted(made, 'change')}, {counted(len(source.orders.rows), 'row')}")
 

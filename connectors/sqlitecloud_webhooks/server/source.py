@@ -1,25 +1,32 @@
 """Simulated vendor: posts the signed changes of a generated table to a feed's receiver.
 
 The roles are reversed compared to other connectors: the source is the HTTP client. Like the vendor, it sends in order,
-one request at a time, and resends what was not accepted. A change may therefore arrive twice.
+one request at a time, and resends what was not accepted. A change may therefore arrive twice. The first failure of each
+change is logged.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from random import Random
 from typing import Final
 
 import aiohttp
+import structlog
 
 from silverfold.conf.errors import SourceRefused, SourceUnavailable
+from silverfold.conf.text import without_secrets
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.closeable import Closeable
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
 from silverfold.connectors.sqlitecloud_webhooks.server.orders import Orders
 
-_TIMEOUT: Final = aiohttp.ClientTimeout(total=60)
+_TIMEOUT: Final = 60.0
+"""Seconds within which a request is answered."""
+_GRACE: Final = 1.0
+"""Seconds that even a request at the end of the time gets: most are answered, and the change need not be in doubt."""
 _AGAIN: Final = frozenset({408, 429})
 """Statuses below 500 that are worth a retry."""
 
@@ -32,6 +39,7 @@ class WebhookSource(Closeable):
         signing: The proof of the secret; None sends none.
         seed: The same seed gives the same sequence of changes.
         stopped_within: Waits this many seconds before a retry; returns True to give up (`threading.Event.wait`).
+        seconds: Time from now within which requests are sent again; None for ever.
         patience: Number of attempts before SourceUnavailable.
     """
 
@@ -43,12 +51,15 @@ class WebhookSource(Closeable):
         secret: str,
         seed: int,
         stopped_within: Callable[[float], bool],
+        seconds: float | None = None,
         patience: int = 12,
     ) -> None:
         self._url, self._signing, self._secret = url, signing, secret
         self._stopped_within, self._patience = stopped_within, patience
+        self._shown, self._log = without_secrets(url), structlog.get_logger("sqlitecloud_webhooks.server")
         self._rng = Random(seed)  # noqa: S311 - spreads waits
         self._loop = asyncio.new_event_loop()
+        self._ends = math.inf if seconds is None else self._loop.time() + seconds
         self._session = self._loop.run_until_complete(self._open_session())
         self.orders = Orders(seed=seed, action=url)
         """The table, as described by all webhooks so far."""
@@ -58,7 +69,7 @@ class WebhookSource(Closeable):
 
         Raises:
             SourceRefused: The receiver will never accept it: the secret, the path or the size is wrong.
-            SourceUnavailable: All attempts failed, or the source is stopped.
+            SourceUnavailable: All attempts failed, the time is over, or the source is stopped.
         """
         self.post(self.orders.change())
         return 1
@@ -66,15 +77,18 @@ class WebhookSource(Closeable):
     def post(self, body: bytes) -> None:
         """Post a body until it is accepted. Raise as `change` does."""
         backoff, why = Backoff(0.2, 10.0, self._rng), ""
-        for _ in range(self._patience):
+        for attempt in range(self._patience):
             status, why = self._loop.run_until_complete(self._post_once(body))
             if 200 <= status < 300:
                 return
             if 300 <= status < 500 and status not in _AGAIN:
-                raise SourceRefused(code=str(status), text=why)
-            if self._stopped_within(backoff.next_wait()):
+                raise self._refused(str(status), why)
+            if attempt == 0:
+                self._log.warning("request not taken", url=self._shown, reason=why)
+            left = self._left()
+            if not left or self._stopped_within(min(backoff.next_wait(), left)):
                 break
-        raise SourceUnavailable(f"{self._url}: {why}")
+        raise SourceUnavailable(f"{self._shown}: {why}")
 
     def close(self) -> None:
         """Close the connection."""
@@ -82,18 +96,28 @@ class WebhookSource(Closeable):
         self._loop.close()
 
     async def _open_session(self) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(timeout=_TIMEOUT)
+        return aiohttp.ClientSession()
+
+    def _left(self) -> float:
+        """Return the seconds until the time is over; 0 from then on."""
+        return max(0.0, self._ends - self._loop.time())
+
+    def _refused(self, code: str, why: str) -> SourceRefused:
+        return SourceRefused(code=code, text=f"{why}, from {self._shown}")
 
     async def _post_once(self, body: bytes) -> tuple[int, str]:
         """Return the response's status and text; status 0 if there is none. Raise SourceRefused if none can be sent."""
         headers = {"Content-Type": "application/json"}
         if self._signing is not None:
             headers[self._signing.header] = self._signing.sign(body, self._secret)
+        timeout = aiohttp.ClientTimeout(total=min(_TIMEOUT, max(_GRACE, self._left())))
         try:
-            async with self._session.post(self._url, data=body, headers=headers, allow_redirects=False) as answer:
+            async with self._session.post(
+                self._url, data=body, headers=headers, allow_redirects=False, timeout=timeout
+            ) as answer:
                 text = await answer.content.read(200)
                 return answer.status, text.decode(errors="replace").strip() or str(answer.reason)
         except ValueError as error:  # such as a host that cannot be encoded, or a header of two lines
-            raise SourceRefused(code="invalid request", text=type(error).__name__) from error
+            raise self._refused("invalid request", type(error).__name__) from error
         except (aiohttp.ClientError, TimeoutError) as error:
             return 0, str(error) or type(error).__name__

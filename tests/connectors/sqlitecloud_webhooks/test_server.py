@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from silverfold.conf.errors import SourceRefused, SourceUnavailable
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
@@ -72,10 +75,41 @@ def test_what_is_not_taken_is_sent_again_before_the_next() -> None:
     assert len(delays) == 3
 
 
+def test_the_first_failure_of_a_change_is_logged_without_the_secrets_of_the_url() -> None:
+    with peer([503, 503]) as (url, _), source(f"{url}?key=k3y") as vendor, capture_logs() as logs:
+        vendor.change()
+    reason, shown = "Service Unavailable", f"{url}?…"
+    assert logs == [{"event": "request not taken", "log_level": "warning", "url": shown, "reason": reason}]
+
+
+def test_nothing_is_sent_again_once_the_time_is_over() -> None:
+    delays: list[float] = []
+    with peer([503, 503]) as (url, requests), source(url, delays=delays, seconds=0.0) as vendor:
+        with pytest.raises(SourceUnavailable, match=f"{url}: Service Unavailable"):
+            vendor.change()
+        assert (len(requests), delays) == (1, [])
+
+
+def test_no_wait_for_another_attempt_is_longer_than_the_time_left() -> None:
+    delays: list[float] = []
+    with peer([503] * 12) as (url, _), source(url, delays=delays, seconds=0.3) as vendor:
+        with pytest.raises(SourceUnavailable):
+            vendor.change()
+        assert max(delays) <= 0.3
+
+
+def test_a_receiver_that_never_answers_is_waited_for_no_longer_than_the_time_and_a_moment() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url, begun = f"http://127.0.0.1:{silent.getsockname()[1]}/", time.monotonic()
+        with source(url, seconds=0.1) as vendor, pytest.raises(SourceUnavailable):
+            vendor.change()
+    assert time.monotonic() - begun < 10
+
+
 @pytest.mark.parametrize("status", [401, 404, 413, 302])
 def test_what_will_never_be_taken_is_not_sent_again(status: int) -> None:
-    with peer([status]) as (url, requests), source(url) as vendor:
-        with pytest.raises(SourceRefused, match=str(status)):
+    with peer([status]) as (url, requests), source(f"{url}?key=k3y") as vendor:
+        with pytest.raises(SourceRefused, match=rf"^{status}: .+, from {url}\?…$"):
             vendor.change()
         assert len(requests) == 1
 
