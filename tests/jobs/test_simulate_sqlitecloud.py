@@ -98,12 +98,17 @@ def test_it_may_serve_several_databases_to_those_with_a_key_at_both_loopback_add
         (("--apikey-env", "NOT_SET"), "environment: NOT_SET: found nothing"),
         (("--database", "elsewhere/shop.txt"), "two files of one name"),
         (("--key", "key.pem"), "--key goes with --certificate"),
+        (("--apikey-env", ""), "'' is no variable with a secret in it"),
+        (("--apikey-env", "EMPTY"), "'EMPTY' is no variable with a secret in it"),
+        (("--user", "me", "--password-env", ""), "'' is no variable with a secret in it"),
+        (("--host", "127.0.0.1", "--host", "::1", "--host", "127.0.0.1"), "one host twice"),
     ],
 )
 def test_options_that_do_not_fit_together_are_told(
     options: tuple[str, ...], complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("EMPTY", "")
     assert exits("sqlitecloud", "--port", "0", "--database", "shop.txt", *options) == 2
     assert complaint in capsys.readouterr().err
 

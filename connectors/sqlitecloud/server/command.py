@@ -10,7 +10,7 @@ import typer
 
 from silverfold.conf.secrets import Secret
 from silverfold.connectors.common.rate import Rate
-from silverfold.connectors.common.simulation import Port, QuietAfter, change_visibly
+from silverfold.connectors.common.simulation import Port, QuietAfter, announce, change_visibly
 from silverfold.connectors.common.stopping import stopped_by_signals
 from silverfold.connectors.common.transport import Address
 from silverfold.connectors.sqlitecloud.client.settings import PORT
@@ -84,17 +84,19 @@ def sqlitecloud(
     files = {path.name: path for path in database}
     if len(files) < len(database):
         raise typer.BadParameter("two files of one name", param_hint="--database")
+    hosts = host or ["127.0.0.1"]
+    if len(set(hosts)) < len(hosts):
+        raise typer.BadParameter("one host twice", param_hint="--host")
     if key is not None and certificate is None:
         raise typer.BadParameter("--key goes with --certificate", param_hint="--key")
     tls = None if certificate is None else tls_context(certificate, key)
     credentials = _credentials(apikey_env, user, password_env)
     paced = pacing or (Pacing.JOINED if tls is None else Pacing.SAFE)
     behaviour = ServerOptions(capture=capture, dialect=Dialect(words=dialect), channels=channels, pacing=paced)
-    hosts = host or ["127.0.0.1"]
     server = SqliteCloudServer.start(files, port, host=hosts, tls=tls, credentials=credentials, behaviour=behaviour)
     with server, stopped_by_signals() as stop:
         changers = [Workload(server.own_session(name), seed) for name in files] if changes_per_second else []
-        typer.echo(f"listening on {' and '.join(str(Address(each, server.port)) for each in hosts)}")
+        announce(f"listening on {' and '.join(str(Address(each, server.port)) for each in hosts)}")
         for name in files:
             address = server.address(name, apikey="any" if credentials is None else None)
             typer.echo(address if is_safe_word(name) else f"{name!r} is not one word: no connection string can name it")
@@ -107,5 +109,10 @@ def _credentials(apikey_env: str | None, user: str | None, password_env: str | N
     """Return the credentials clients need, with secrets read; None accepts anybody. Raises ConfigError."""
     if (user is None) != (password_env is None) or (user is not None and apikey_env is not None):
         raise typer.BadParameter("--user with --password-env, or --apikey-env alone")
-    secret = password_env or apikey_env
-    return None if secret is None else Credentials(Secret(env=secret).reveal(os.environ), user)
+    name = apikey_env if password_env is None else password_env
+    if name is None:
+        return None
+    secret = Secret(env=name).reveal(os.environ) if name else ""
+    if not secret:
+        raise typer.BadParameter(f"{name!r} is no variable with a secret in it: without one, all would be let in")
+    return Credentials(secret, user)
