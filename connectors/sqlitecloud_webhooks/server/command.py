@@ -36,8 +36,9 @@ def webhooks(
 ) -> None:
     """Post the changes of a made-up table of orders, one request each, as SQLite Cloud's webhooks would.
 
-    The first line printed names the table. A request that is not taken is sent again, in order, within the time. Ends with exit code 0
-    when the time is over and on SIGINT or SIGTERM, with 3 when the feed cannot be reached, with 2 when it refuses.
+    The first line printed names the table. A request that is not taken is sent again, in order, within the time. Ends
+    with exit code 0 when the time is over and on SIGINT or SIGTERM, with 3 when the feed cannot be reached, with 2 when
+    it refuses.
     """
     if not to.startswith(("http://", "https://")) or not _has_host(to):
         raise typer.BadParameter(f"{to!r} is not a URL of http or https", param_hint="--to")
