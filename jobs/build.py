@@ -254,7 +254,7 @@ def _log(
         faults[table] = step.error
         if before is None or before.error_class != step.error.error_class:
             log.error("table holds", table=step.table, error_class=step.error.error_class, reason=str(step.error))
-            log.debug("why", table=step.table, exc_info=step.error)
+            log.debug("traceback", table=step.table, exc_info=step.error)
     elif before is not None:
         log.info("table goes on", table=step.table)
 

@@ -181,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         others = error.others if isinstance(error, ConfigError) else ()
         structlog = sys.modules.get("structlog")
         if structlog is not None and structlog.is_configured():  # only once the settings have been read
-            structlog.get_logger("silverfold").debug("why", exc_info=error)
+            structlog.get_logger("silverfold").debug("traceback", exc_info=error)
         _print_errors(*map(str, (error, *others)))
         sys.exit(exit_code(error))
     except Exception as error:  # a bug gets its own exit code: scripts must not mistake it for a negative result

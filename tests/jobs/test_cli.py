@@ -207,5 +207,5 @@ def test_at_debug_level_an_error_is_logged_with_its_stack(tmp_path):
     environ = {"SILVERFOLD__LOG_LEVEL": "debug"}
     done = silverfold("--conf", str(tmp_path), "status", "none", **environ)
     assert done.returncode == 2
-    assert '"event": "why", "exception": "Traceback' in done.stderr
+    assert '"event": "traceback", "exception": "Traceback' in done.stderr
     assert "Traceback" not in silverfold("--conf", str(tmp_path), "status", "none").stderr
