@@ -6,9 +6,7 @@ import errno
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Final, TypeAlias
-
-from pydantic import AfterValidator
+from typing import Final
 
 from silverfold.conf.text import without_controls
 
@@ -18,9 +16,6 @@ FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 check_path: Final = without_controls("a path")
 """Check of a path from the settings: to the system's own calls, a NUL in one would be a ValueError, and a traceback."""
-
-PathText: TypeAlias = Annotated[str, AfterValidator(check_path)]
-"""The path of a file, in a setting."""
 
 
 def read_whole(path: Path) -> bytes:

@@ -24,6 +24,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from silverfold.conf.files import check_path
 from silverfold.conf.names import TAKEN, folded
 from silverfold.conf.secrets import Secret, revealed
 from silverfold.conf.text import without_controls
@@ -124,6 +125,9 @@ RuleName: TypeAlias = Annotated[
 
 SourceName: TypeAlias = Annotated[str, AfterValidator(without_controls("a name"))]
 """The name of a database, a table or a channel at the source."""
+
+PathText: TypeAlias = Annotated[str, AfterValidator(check_path)]
+"""The path of a file."""
 
 
 class Table(Strict):

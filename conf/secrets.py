@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 from pydantic_core import PydanticCustomError
 
 from silverfold.conf.errors import ConfigError
-from silverfold.conf.files import PathText, read_whole
+from silverfold.conf.files import check_path, read_whole
 
 REFERENCE = '{ env = "NAME" } or { file = "PATH" }'
 
@@ -25,7 +25,7 @@ class Secret(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     env: str | None = None
-    file: PathText | None = None
+    file: Annotated[str, AfterValidator(check_path)] | None = None
 
     @model_validator(mode="before")
     @classmethod

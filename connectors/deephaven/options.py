@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from silverfold.conf.files import PathText
-from silverfold.conf.model import Seconds, Strict, Table
+from silverfold.conf.model import PathText, Seconds, Strict, Table
 from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
 from silverfold.connectors.deephaven.protocol.groups import TextErrors
 from silverfold.connectors.deephaven.protocol.messages import SubscribeMode

@@ -6,8 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from silverfold.conf.files import PathText
-from silverfold.conf.model import Seconds, SourceName, Strict, Table
+from silverfold.conf.model import PathText, Seconds, SourceName, Strict, Table
 from silverfold.connectors.wire.framing.known import FRAMINGS
 from silverfold.connectors.wire.framing.settings import Framing
 

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from silverfold.conf.files import PathText
-from silverfold.conf.model import SourceName, Strict, Table, expanded
+from silverfold.conf.model import PathText, SourceName, Strict, Table, expanded
 from silverfold.conf.names import folded
 from silverfold.conf.secrets import Secret
 from silverfold.conf.text import without_controls

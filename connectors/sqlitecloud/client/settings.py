@@ -10,7 +10,7 @@ from typing import Annotated, Final, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
-from silverfold.conf.files import PathText
+from silverfold.conf.model import PathText
 from silverfold.connectors.sqlitecloud.protocol.messages import Login
 from silverfold.connectors.sqlitecloud.protocol.statements import is_safe_word
 

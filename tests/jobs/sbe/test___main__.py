@@ -242,14 +242,10 @@ def test_versions_that_count_days_are_told_with_their_dates(capsys, lines, schem
 def test_a_file_and_a_package_with_line_ends_are_told_on_one_line(capsys, schema, tmp_path):
     file = schema(ONE, '<type name="a b" primitiveType="int8"/>').rename(tmp_path / "a\nb.xml")
     file.write_text(file.read_text().replace('id="1"', 'id="1" package="p&#10;q"', 1))
-
-    shown = Shown(capsys, "validate", file)
-
+    first, last = Shown(capsys, "validate", file).out.splitlines()
     named = f"{tmp_path}/a\\nb.xml"
-    assert shown.out == (
-        f"{named}:5: W02: name 'a b' is not of the symbolic form\n"
-        f"{named}: valid, 1 warning: schema 1 p\\nq, version 0, little-endian, 1 message\n"
-    )
+    assert first == f"{named}:5: W02: name 'a b' is not of the symbolic form"
+    assert last == f"{named}: valid, 1 warning: schema 1 p\\nq, version 0, little-endian, 1 message"
 
 
 def test_bytes_behind_a_message_are_an_error_if_one_is_strict(capsys, lines, schema):

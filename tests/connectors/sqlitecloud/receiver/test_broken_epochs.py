@@ -1,4 +1,4 @@
-"""A table whose snapshots break one epoch after another, beside one that is well."""
+"""Answers that break an epoch; and a table whose snapshots break one after another, beside one that is well."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ from silverfold.connectors.sqlitecloud.protocol.encode import encode_rowset
 from silverfold.connectors.sqlitecloud.protocol.messages import Column, Rowset
 from silverfold.connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver
 from tests.support.chance import Highest
-from tests.support.sqlitecloud.receiving import Sink
+from tests.support.sqlitecloud.receiving import Sink, receiver_at
 from tests.support.sqlitecloud.scsp_peer import OK, TICKET, Peer, bound_text, scripted
 
 XINFO = Rowset(
@@ -55,3 +55,21 @@ def test_a_table_whose_select_breaks_every_epoch_is_read_later_each_time_and_the
     assert (first, second) == ([], [])
     assert 0.1 < third[0] <= 0.2 < fourth[0] <= 0.4
     assert [len(sink.marks("snapshot complete", "good")) for sink in sinks[2:]] == [1, 1]
+
+
+NOT_A_ROW = ["+2 OK", ":1 ", "_ ", "#2 {}", "=5 1 :1 "]
+
+
+@pytest.mark.parametrize("answer", [*NOT_A_ROW, "three columns"])
+@pytest.mark.parametrize("described", [True, False], ids=["the columns", "the rows"])
+def test_a_select_that_is_answered_with_something_else_is_a_fault_of_the_peer(answer: str, described: bool) -> None:
+    odd = Rowset((Column("x"), Column("y"), Column("z")), [("a", 1, 2)])
+    reply = answer.encode() if answer in NOT_A_ROW else encode_rowset(odd)
+    xinfo = reply if described else encode_rowset(XINFO)
+
+    async def receiving():
+        async with scripted(Peer({"SELECT name, type": xinfo, "SELECT": reply})) as address, asyncio.timeout(30):
+            await receiver_at(address, fence=False, settle_seconds=0.02).run(Sink(), Resume(1))
+
+    with pytest.raises(RemoteProtocolError):
+        asyncio.run(receiving())

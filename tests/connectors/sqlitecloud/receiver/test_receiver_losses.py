@@ -392,21 +392,3 @@ def test_a_busy_database_at_the_start_is_tried_again_and_a_wrong_password_is_not
         )
     )
     assert (type(locked).__name__, locked.retryable) == ("SourceUnavailable", True)
-
-
-NOT_A_ROW = ["+2 OK", ":1 ", "_ ", "#2 {}", "=5 1 :1 "]
-
-
-@pytest.mark.parametrize("answer", [*NOT_A_ROW, "three columns"])
-@pytest.mark.parametrize("described", [True, False], ids=["the columns", "the rows"])
-def test_a_select_that_is_answered_with_something_else_is_a_fault_of_the_peer(answer: str, described: bool) -> None:
-    odd = Rowset((Column("x"), Column("y"), Column("z")), [("a", 1, 2)])
-    reply = answer.encode() if answer in NOT_A_ROW else encode_rowset(odd)
-    xinfo = reply if described else encode_rowset(XINFO)
-
-    async def receiving():
-        async with scripted(Peer({"SELECT name, type": xinfo, "SELECT": reply})) as address, asyncio.timeout(30):
-            await receiver_at(address, fence=False, settle_seconds=0.02).run(Sink(), Resume(1))
-
-    with pytest.raises(RemoteProtocolError):
-        asyncio.run(receiving())
