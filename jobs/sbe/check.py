@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from silverfold.conf.errors import SchemaError
+from silverfold.conf.text import in_one_line
 from silverfold.jobs.common.console import console_on
 from silverfold.jobs.sbe.validate import Accept, accepted
 
@@ -105,7 +106,7 @@ def _refuse(errors: Sequence[SchemaError], *, as_json: bool) -> None:
     else:
         for each in errors:
             place = each.file if each.line is None else f"{each.file}:{each.line}"
-            print(f"silverfold: {place}: {each.code}: {each.detail}", file=sys.stderr)
+            print(in_one_line(f"silverfold: {place}: {each.code}: {each.detail}"), file=sys.stderr)
     raise typer.Exit(2)
 
 

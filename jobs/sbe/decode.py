@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from silverfold.conf.errors import WireError
+from silverfold.conf.text import in_one_line
 from silverfold.jobs.sbe.validate import Accept, accepted
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class Printer:
                 self._reported.add((finding.reason, finding.element))
                 where = f"message {self._messages}: {finding.reason} in {finding.element}"
                 detail = with_dates(finding.detail, dated=self._dated)
-                print(f"silverfold: {where}: {detail}", file=sys.stderr)
+                print(in_one_line(f"silverfold: {where}: {detail}"), file=sys.stderr)
 
 
 def decode(

@@ -11,6 +11,7 @@ from textwrap import wrap
 from rich.console import Console
 from rich.text import Text
 
+from silverfold.conf.text import in_one_line
 from silverfold.connectors.wire.sbe.compare.findings import Comparison, Direction, Finding, Severity, values_text
 from silverfold.connectors.wire.sbe.schema.model import Schema
 
@@ -67,7 +68,7 @@ def show(found: Comparison, old: Schema, new: Schema, directions: Sequence[Direc
     A message comes last if it is broken only by an encoding whose finding is listed under another message.
     """
     dated = has_dates(old) and has_dates(new)
-    out.print(Text(f"{old.file} → {new.file}", style="bold"), soft_wrap=True)
+    out.print(Text(in_one_line(f"{old.file} → {new.file}"), style="bold"), soft_wrap=True)
     _print(out, _head(found, old, new, dated=dated), indent=2)
     concerned = [finding for finding in found.findings if _concerns(finding, directions)]
     advice = found.advice(*directions)

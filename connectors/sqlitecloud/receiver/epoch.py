@@ -95,7 +95,7 @@ class Epoch:
 
     def settings_of(self, stream: str) -> SqliteCloudTable:
         """Return the settings of a table, or the defaults if the feed has no table for it."""
-        return self.settings.get(stream) or SqliteCloudTable(source=stream)
+        return self.settings.get(stream) or SqliteCloudTable()
 
     def next_due(self) -> TableAttempts | None:
         """Return the table whose snapshot is most overdue; None if none is due now."""

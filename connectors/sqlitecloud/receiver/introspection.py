@@ -44,8 +44,11 @@ async def describe(db: Client, name: str, table: SqliteCloudTable) -> Descriptio
 
     Raises:
         SourceRefused: ``no-table``: no table has exactly this name. ``no-key``: the table has no primary key and none
-            is configured, or a configured key column does not exist. ``nul-in-name``: no SELECT can name a column.
+            is configured, or a configured key column does not exist. ``nul-in-name``: no statement can name the table
+            or a column of it.
     """
+    if "\0" in name:
+        raise SourceRefused(code="nul-in-name", text="its name contains a NUL", stream=name)
     columns = await _columns(db, name)
     if not columns:
         raise SourceRefused(code="no-table", text="the database has no table that is spelt so", stream=name)

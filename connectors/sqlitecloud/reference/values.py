@@ -167,7 +167,10 @@ def _digits(number: int | Decimal) -> str:
 
 
 def as_json(value: Any, depth: int = 0) -> str:
-    """Return a parsed value as compact JSON, reals as SQLite's doubles. Raise InvalidValue if nested too deep."""
+    """Return a parsed value as compact JSON, reals as SQLite's doubles. Raise InvalidValue if nested too deep.
+
+    Texts with unpaired surrogates are escaped: UTF-8 cannot encode them.
+    """
     if depth >= MAX_NESTING and isinstance(value, Pairs | list):
         raise InvalidValue(f"a value is nested deeper than {MAX_NESTING}", reason="too_deep")
     if isinstance(value, Pairs):
@@ -175,6 +178,10 @@ def as_json(value: Any, depth: int = 0) -> str:
     if isinstance(value, list):
         return "[" + ",".join(as_json(each, depth + 1) for each in value) + "]"
     if isinstance(value, Number):
-        real = value if value.is_integral else repr(float(value))
-        return {"inf": "9.0e+999", "-inf": "-9.0e+999"}.get(real, real)
-    return json.dumps(value, ensure_ascii=False)
+        number = value if value.is_integral else repr(float(value))
+        return {"inf": "9.0e+999", "-inf": "-9.0e+999", "-0": "0"}.get(number, number)
+    literal = json.dumps(value, ensure_ascii=False)
+    try:
+        return literal.encode().decode()
+    except UnicodeEncodeError:
+        return json.dumps(value)

@@ -70,6 +70,18 @@ def test_a_change_is_a_row_with_its_sender_and_what_was_sent_in_json() -> None:
     assert_as_reference(framed(json.dumps(notification)))
 
 
+def test_texts_that_utf8_cannot_encode_are_escaped_and_a_negative_zero_is_zero() -> None:
+    entry = r'{"type":"INSERT","id":"\ud800","é":"é\udc00","n":-0,"l":["\ud83d\ude00",{"\ud800":-0}]}'
+    body = framed(f'{{"sender":0,"channel":"foo","type":"TABLE","pk":["id"],"payload":[{entry}]}}')
+
+    (row,) = logged(body)
+
+    assert row["row"]["key"] == r'{"id":"\ud800"}'
+    columns = r'{"id":"\ud800","é":"\u00e9\udc00","n":0,"l":["😀",{"\ud800":0}]}'
+    assert row["row"]["columns"] == columns
+    assert_as_reference(body)
+
+
 @pytest.mark.parametrize("vector", PAYLOADS, ids=[vector["id"] for vector in PAYLOADS])
 def test_every_payload_is_logged_as_it_is_read_plainly(vector: dict[str, Any]) -> None:
     text = bytes.fromhex(vector["hex"]) if "hex" in vector else vector["text"].encode()

@@ -233,7 +233,11 @@ def _read_repetitive_entry(entry: Members, number: int) -> tuple[Json, dict[str,
 
 
 def json_text(value: Json, depth: int = 0) -> str:
-    """Return a parsed value as compact JSON. Raise InvalidValue: ``too_deep``, beyond `MAX_NESTING`."""
+    """Return a parsed value as compact JSON; only texts that UTF-8 cannot encode are escaped.
+
+    Raises:
+        InvalidValue: ``too_deep``: it is nested deeper than `MAX_NESTING`.
+    """
     if depth >= MAX_NESTING and type(value) in (Members, dict, list):
         _refuse("too_deep", f"a value is nested deeper than {MAX_NESTING}")
     if type(value) is Members or type(value) is dict:
@@ -241,7 +245,7 @@ def json_text(value: Json, depth: int = 0) -> str:
         return "{" + ",".join(f"{json_text(name)}:{json_text(member, depth + 1)}" for name, member in members) + "}"
     if type(value) is list:
         return "[" + ",".join(json_text(each, depth + 1) for each in value) + "]"
-    literal = json.dumps(value, ensure_ascii=False)
+    literal = json.dumps(value, ensure_ascii=type(value) is str and not _is_text(value))
     return {"Infinity": "9.0e+999", "-Infinity": "-9.0e+999"}.get(literal, literal)
 
 

@@ -38,7 +38,7 @@ def test_a_table_whose_select_breaks_every_epoch_is_read_later_each_time_and_the
         "",
         SqliteCloudOptions(fence=False, settle_seconds=0.02, canary_seconds=0),
         {"bad": SqliteCloudTable(), "good": SqliteCloudTable()},
-        reconnect=Reconnect(first=0.2, longest=10),
+        reconnect=Reconnect(first=0.8, longest=10),
     )
     sinks = [Sink() for _ in range(4)]
 
@@ -53,7 +53,7 @@ def test_a_table_whose_select_breaks_every_epoch_is_read_later_each_time_and_the
     asyncio.run(receiving())
     first, second, third, fourth = ([each["seconds"] for each in sink.marks("stream suspended")] for sink in sinks)
     assert (first, second) == ([], [])
-    assert 0.1 < third[0] <= 0.2 < fourth[0] <= 0.4
+    assert 0.1 < third[0] <= 0.8 < fourth[0] <= 1.6
     assert [len(sink.marks("snapshot complete", "good")) for sink in sinks[2:]] == [1, 1]
 
 

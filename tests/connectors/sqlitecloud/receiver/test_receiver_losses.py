@@ -204,18 +204,21 @@ def test_a_table_that_may_not_be_listened_to_is_left_out_and_the_others_are_read
     assert [mark["reason"] for mark in sink.marks("table left out", "bar")] == ["10005: no rights"]
 
 
-def test_a_table_with_a_nul_in_the_name_of_a_column_is_left_out_and_the_others_are_read():
+def test_what_has_a_nul_in_a_name_is_left_out_and_the_others_are_read():
     odd = encode_rowset(Rowset(XINFO.columns, [*XINFO.rows, ("b\0c", "TEXT", 0, 0, 0)]))
+    names = encode_rowset(Rowset((Column("name"),), [("foo",), ("ba\0r",), ("bar",)]))
     empty = encode_rowset(Rowset((Column("id"), Column("a")), []))
 
     def described(statement):
         return odd if "'bar'" in bound_text(statement) else encode_rowset(XINFO)
 
-    peer = Peer({"SELECT name, type": described, "LISTEN": TICKET, "SELECT": empty})
-    tables = {"bar": SqliteCloudTable(), "foo": SqliteCloudTable()}
-    sink = receive_from(peer, lambda sink: sink.marks("snapshot complete", "foo"), tables=tables)
-    (mark,) = sink.marks("table left out", "bar")
-    assert mark["reason"] == "nul-in-name: a column has a NUL in its name"
+    peer = Peer({"SELECT name FROM": names, "SELECT name, type": described, "LISTEN": TICKET, "SELECT": empty})
+    sink = receive_from(peer, lambda sink: sink.marks("snapshot complete", "foo"), tables={}, all_tables=True)
+    reasons = {name: [mark["reason"] for mark in sink.marks("table left out", name)] for name in ("bar", "ba\0r")}
+    assert reasons == {
+        "bar": ["nul-in-name: a column has a NUL in its name"],
+        "ba\0r": ["nul-in-name: its name contains a NUL"],
+    }
 
 
 def test_a_table_that_is_dropped_and_made_anew_is_read_again_when_all_are_wanted(tmp_path):
