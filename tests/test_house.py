@@ -7,6 +7,7 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -123,10 +124,16 @@ def shown(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+@cache
+def nodes_of(file: Path) -> list[ast.AST]:
+    """Return all nodes of a file's syntax tree; several tests read each file."""
+    return list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+
+
 def bound_names(file: Path) -> set[str]:
     """Every name that a file gives: of functions, classes, parameters, variables and attributes."""
     found = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in nodes_of(file):
         match node:
             case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name) | ast.arg(arg=name):
                 found.add(name)
@@ -151,10 +158,11 @@ def test_a_folder_has_at_most_16_modules():
     assert {folder: count for folder, count in counts.items() if count > 16} == {}
 
 
+@cache
 def imports_of(file: Path) -> set[str]:
     """Names of the modules and their members that a file imports."""
     found = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in nodes_of(file):
         if isinstance(node, ast.ImportFrom):
             assert not node.level, f"{file}: relative imports hide where a name comes from"
             found |= {str(node.module), *(f"{node.module}.{each.name}" for each in node.names)}
