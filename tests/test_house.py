@@ -9,6 +9,7 @@ import tomllib
 import zipfile
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -124,28 +125,38 @@ def shown(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+class Names(NamedTuple):
+    """Names in a file."""
+
+    bound: frozenset[str]
+    """What it gives: functions, classes, parameters, variables and attributes."""
+    imported: frozenset[str]
+    """Modules and their members."""
+
+
 @cache
-def nodes_of(file: Path) -> list[ast.AST]:
-    """Return all nodes of a file's syntax tree; several tests read each file."""
-    return list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
-
-
-def bound_names(file: Path) -> set[str]:
-    """Every name that a file gives: of functions, classes, parameters, variables and attributes."""
-    found = set()
-    for node in nodes_of(file):
+def names_in(file: Path) -> Names:
+    """Read a file once for all tests; to keep its syntax tree would take longer than to read it again."""
+    bound, imported = set(), set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         match node:
             case ast.FunctionDef(name) | ast.AsyncFunctionDef(name) | ast.ClassDef(name) | ast.arg(arg=name):
-                found.add(name)
+                bound.add(name)
             case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
-                found.add(name)
-    return found
+                bound.add(name)
+            case ast.ImportFrom():
+                assert not node.level, f"{file}: relative imports hide where a name comes from"
+                imported |= {str(node.module), *(f"{node.module}.{each.name}" for each in node.names)}
+            case ast.Import():
+                imported |= {each.name for each in node.names}
+    return Names(frozenset(bound), frozenset(imported))
 
 
 def test_names_are_those_of_the_field():
     files = [file for folder in [*PACKAGES, "tests"] for file in sorted((ROOT / folder).rglob("*.py"))]
     bad = {
-        str(file.relative_to(ROOT)): {name for name in bound_names(file) if name.strip("_") in BANNED} for file in files
+        str(file.relative_to(ROOT)): {name for name in names_in(file).bound if name.strip("_") in BANNED}
+        for file in files
     }
     assert {file: names for file, names in bad.items() if names} == RECORDED
     assert [shown(file) for file in files if file.stem.removeprefix("test_") in BANNED] == []
@@ -158,21 +169,8 @@ def test_a_folder_has_at_most_16_modules():
     assert {folder: count for folder, count in counts.items() if count > 16} == {}
 
 
-@cache
-def imports_of(file: Path) -> set[str]:
-    """Names of the modules and their members that a file imports."""
-    found = set()
-    for node in nodes_of(file):
-        if isinstance(node, ast.ImportFrom):
-            assert not node.level, f"{file}: relative imports hide where a name comes from"
-            found |= {str(node.module), *(f"{node.module}.{each.name}" for each in node.names)}
-        elif isinstance(node, ast.Import):
-            found |= {each.name for each in node.names}
-    return found
-
-
 def test_a_small_module_has_several_importers_or_a_reason():
-    imports = {name: imports_of(file) for name, file in MODULES.items()}
+    imports = {name: names_in(file).imported for name, file in MODULES.items()}
     alone = {
         name
         for name, file in MODULES.items()
@@ -187,7 +185,7 @@ def test_a_small_module_has_several_importers_or_a_reason():
 def test_everything_is_imported_as_silverfold():
     files = [*MODULES.values(), *sorted((ROOT / "tests").rglob("*.py"))]
     bare = {
-        str(file.relative_to(ROOT)): {name for name in imports_of(file) if name.split(".")[0] in PACKAGES}
+        str(file.relative_to(ROOT)): {name for name in names_in(file).imported if name.split(".")[0] in PACKAGES}
         for file in files
     }
     assert {file: names for file, names in bare.items() if names} == {}
@@ -199,7 +197,7 @@ def test_no_connector_imports_another_ones_inside():
         if package != "connectors" or not rest or rest[0] not in CONNECTORS:
             continue
         others = {f"silverfold.connectors.{other}." for other in CONNECTORS if other != rest[0]}
-        taken = {each for each in imports_of(file) if each.startswith(tuple(others))}
+        taken = {each for each in names_in(file).imported if each.startswith(tuple(others))}
         if rest[0] == "sqlitecloud_webhooks":
             taken = {each for each in taken if not each.startswith(INSIDE_SQLITECLOUD)}
         assert taken == set(), name

@@ -43,31 +43,39 @@ def run(house: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
 
 
-def silverfold(house: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return run(house, "-c", f"import toy_line, silverfold.jobs.cli\nsilverfold.jobs.cli.main({list(arguments)})")
+COMMANDS = """
+import sys, toy_line, silverfold.jobs.cli
+for line in sys.argv[1:]:
+    try:
+        silverfold.jobs.cli.main(line.split())
+    except SystemExit as left:
+        print("exit code", left.code)
+"""
+
+
+def silverfold(house: Path, *lines: str) -> subprocess.CompletedProcess[str]:
+    """Run command lines one after another in one process; the exit code of each follows its output."""
+    return run(house, "-c", COMMANDS, *lines)
 
 
 def test_its_feeds_are_checked_by_its_own_models(house: Path) -> None:
-    done = silverfold(house, "--conf", str(house), "config", "check")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[:2] == [
-        "plaything: toy at its default address",
-        "  all_lines: lines, every row as it came",
-    ]
-    (house / "feeds/plaything.toml").write_text(FEED.format(lines='"many"'), encoding="utf-8")
-    done = silverfold(house, "--conf", str(house), "config", "check")
-    assert done.returncode == 2
+    (house / "wrong/feeds").mkdir(parents=True)
+    (house / "wrong/feeds/plaything.toml").write_text(FEED.format(lines='"many"'), encoding="utf-8")
+    done = silverfold(house, f"--conf {house} config check", f"--conf {house}/wrong config check")
+    lines = done.stdout.splitlines()
+    assert lines[:2] == ["plaything: toy at its default address", "  all_lines: lines, every row as it came"]
+    assert [line for line in lines if line.startswith("exit code")] == ["exit code 0", "exit code 2"]
+    assert done.stderr.startswith("silverfold: ")
     assert "options.lines: found 'many', allowed: a whole number" in done.stderr
 
 
 def test_its_simulator_is_listed_and_runs(house: Path) -> None:
-    listed = silverfold(house, "simulate", "--help").stdout
+    done = silverfold(house, "simulate --help", "simulate toy --help", "simulate toy --lines 3")
+    listed, helped, printed, _ = done.stdout.split("exit code 0\n")
     assert re.search(r"│ toy +Print the lines of a toy\. +│", listed)
-    helped = silverfold(house, "simulate", "toy", "--help").stdout
     assert "Usage: silverfold simulate toy [OPTIONS]" in helped
     assert re.search(r"--lines .* Number of lines\.", helped)
-    done = silverfold(house, "simulate", "toy", "--lines", "3")
-    assert (done.returncode, done.stdout) == (0, "line 0\nline 1\nline 2\n")
+    assert printed == "line 0\nline 1\nline 2\n"
 
 
 def test_the_page_of_settings_has_its_section(house: Path) -> None:

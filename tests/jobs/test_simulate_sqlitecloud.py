@@ -25,7 +25,7 @@ def shop(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.nightly)])
 def test_it_serves_a_users_file_keeps_it_changing_and_leaves_it_whole(shop: Path, number: signal.Signals) -> None:
     arguments = ("--port", "0", "--database", str(shop), "--changes-per-second", "200", "--dialect", "old")
     with running(*arguments, connector="sqlitecloud") as process:

@@ -70,6 +70,7 @@ def quote(key: int, sym: str | None, qty: int | None) -> dict[str, Any]:
 
 
 pytestmark = pytest.mark.usefixtures("rows_at_once")
+either_way = pytest.mark.parametrize("rows_at_once", [None, 1], ids=["at once", "a row at a time"], indirect=True)
 
 
 @pytest.fixture
@@ -94,6 +95,7 @@ def test_a_table_is_compared_at_the_position_it_has_reached(market: Warehouse):
     assert (after.folded_from, after.delta_version) == (3, 1)
 
 
+@either_way
 def test_a_wrong_cell_is_named_with_key_column_and_both_values(market: Warehouse):
     market.write([quote(2, "IBM", 6)], position=10)
 
@@ -139,6 +141,7 @@ def test_a_row_that_should_be_gone_and_one_that_should_be_there_are_counted(mark
     assert [(each.key, each.column) for each in found.differences] == [({"_row_key": 1}, None), ({"_row_key": 2}, None)]
 
 
+@either_way
 def test_what_differs_is_told_with_its_range_whichever_rows_are_looked_at_together(tmp_path: Path):
     market = Warehouse(tmp_path)
     market.history.connect()
@@ -157,6 +160,7 @@ def test_what_differs_is_told_with_its_range_whichever_rows_are_looked_at_togeth
     assert (found.ranges[0].first_key["_row_key"], found.ranges[-1].last_key["_row_key"]) in ((0, 20), (4, 9))
 
 
+@either_way
 def test_rows_without_a_key_are_too_many_whichever_rows_are_looked_at_together(market: Warehouse):
     rows = [quote(2, "IBM", 7)] + [quote(1, "x", 0) | {"_row_key": None}] * 3
     market.write(rows, position=10)
@@ -286,6 +290,7 @@ def test_a_frame_that_cannot_be_read_leaves_it_unknown_unless_it_is_skipped(mark
     assert skipped.verdict is Verdict.EQUAL
 
 
+@either_way
 def test_a_cell_that_cannot_be_read_leaves_its_whole_update_unread_whichever_rows_are_looked_at(tmp_path: Path):
     market = Warehouse(tmp_path, {"Sym": "String", "Qty": "Decimal"}, decimals={"Qty": 1}, stored_as_scd_type=2)
     rows = {1: {"Sym": "A", "Qty": Decimal("0.5")}, 2: {"Sym": "B", "Qty": Decimal("0.5")}}

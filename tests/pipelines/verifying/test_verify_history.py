@@ -21,6 +21,7 @@ SEQUENCED = StubConnector(snapshots=False, source_ordered=True)
 
 
 pytestmark = pytest.mark.usefixtures("rows_at_once")
+either_way = pytest.mark.parametrize("rows_at_once", [None, 1], ids=["at once", "a row at a time"], indirect=True)
 
 
 @pytest.fixture
@@ -43,6 +44,7 @@ def written(tmp_path: Path) -> WrittenHistory:
     return written
 
 
+@either_way
 def test_versions_are_what_every_update_made_of_every_row(tmp_path: Path):
     written = WrittenHistory(tmp_path)
     source = written.source
@@ -101,6 +103,7 @@ def test_letter_case_that_changes_makes_no_version(tmp_path: Path):
     assert written.verdict([(1, "x", 3, 8), (1, "x", 8, 10), (1, "y", 10, None)], 10) is Verdict.DIFFERENT
 
 
+@either_way
 def test_an_altered_version_is_named_by_key_and_where_it_begins(written: WrittenHistory):
     versions = [(1, "x", 2, 4), (1, "y", 4, None), (2, "z", 2, 5), (3, "w", 5, 10), (4, "v", 9, None)]
     right = written.verdict(versions, 10)

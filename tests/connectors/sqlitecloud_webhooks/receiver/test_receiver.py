@@ -291,7 +291,7 @@ def test_a_body_that_does_not_come_is_given_up_and_room_is_made_for_others(place
             writer.close()
         return answer[0], heads
 
-    found = in_bronze(place, steps, timeout=4.0, max_body_bytes=READ_AT_ONCE)
+    found = in_bronze(place, steps, timeout=2.0, max_body_bytes=READ_AT_ONCE)
     assert found == (200, ["408"] * 4)
 
 
@@ -365,7 +365,7 @@ def test_memory_is_bounded_while_nothing_is_committed(place: Place, failing_stor
 
     async def run() -> tuple[int, list[int]]:
         async with sink_at(place, BY_HAND) as sink:
-            async with receiving(sink, timeout=2.0, max_body_bytes=READ_AT_ONCE // 4) as (client, url):
+            async with receiving(sink, timeout=1.0, max_body_bytes=READ_AT_ONCE // 4) as (client, url):
                 found = await asyncio.gather(*(posted(client, url, body) for _ in range(30)))
                 taken = sink.last
                 failing_store.clear()
