@@ -39,7 +39,7 @@ hypothesis.settings.register_profile("nightly", max_examples=3_000, deadline=Non
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-_SHARED_FIXTURES = frozenset({"story", "every_type", "one_cut"})
+_SHARED_FIXTURES = frozenset({"story", "every_type", "one_cut", "market_built"})
 """Fixtures that take a build or more."""
 
 

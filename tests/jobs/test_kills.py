@@ -12,6 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -139,18 +140,29 @@ def market(tmp_path: Path) -> Market:
     return Market(tmp_path)
 
 
+STEPS = [
+    (Kill("silverfold.pipelines.applying.build:reached", "after"), None),
+    (Kill("silverfold.pipelines.applying.silver:SilverTable.statistics", "decoding"), 0),
+    (Kill("silverfold.pipelines.applying.write:merge", "before"), 0),
+    (Kill("silverfold.pipelines.applying.build:record", "before"), 1),
+    (Kill("silverfold.pipelines.applying.build:record", "after"), 2),
+]
+"""Steps of a build, in the order of their kills; with the last quantity in silver once it was killed there."""
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        pytest.param(STEPS[2:4], id="before it writes and before it records"),
+        pytest.param(STEPS, id="at every step", marks=pytest.mark.nightly),
+    ],
+)
 def test_a_build_killed_at_step_after_step_ends_as_one_that_never_was(
-    spark: SparkSession, remote: str, market: Market, tmp_path: Path
+    spark: SparkSession, remote: str, market: Market, tmp_path: Path, steps: Sequence[tuple[Kill, int | None]]
 ) -> None:
     market.epoch(0, 1, 2, 3)  # positions 0 to 2; 3 to 5; 6 to 8, 9 to 11, 12 to 14
     shown, left_over = [], []
-    for kill in [
-        Kill("silverfold.pipelines.applying.build:reached", "after"),
-        Kill("silverfold.pipelines.applying.silver:SilverTable.statistics", "decoding"),
-        Kill("silverfold.pipelines.applying.write:merge", "before"),
-        Kill("silverfold.pipelines.applying.build:record", "before"),
-        Kill("silverfold.pipelines.applying.build:record", "after"),
-    ]:
+    for kill, _ in steps:
         left_over.append(market.killed(kill, "build", "market", remote=remote))
         shown.append(market.rows())
     while_writing = market.killed(Kill("silverfold.pipelines.applying.write:merge", "during"), "build", "market")
@@ -158,9 +170,11 @@ def test_a_build_killed_at_step_after_step_ends_as_one_that_never_was(
 
     assert market.run("build", "market") == 0
 
-    first, second, third = ({1: (number, 4 + 3 * number), 2: (0, 4)} for number in range(3))
-    assert shown == [None, first, first, second, third, third]
-    assert left_over == [set()] * 5
+    last = [quantity for _, quantity in steps]
+    assert shown == [
+        None if quantity is None else {1: (quantity, 4 + 3 * quantity), 2: (0, 4)} for quantity in [*last, last[-1]]
+    ]
+    assert left_over == [set()] * len(steps)
     assert while_writing
     assert market.run("verify", "market") == 0
     assert [cut.last_position for cut in read_cuts(market.places, "market")] == [5, 8, 11, 14]

@@ -77,6 +77,9 @@ class Answer(NamedTuple):
     err: str
 
 
+TABLES = {"quotes": table(), "trades": table()}
+
+
 class Warehouse:
     """The settings and tables of the feed."""
 
@@ -88,7 +91,7 @@ class Warehouse:
             'connector = "deephaven"\naddress = "127.0.0.1:1"\n'
             '[tables.quotes]\nsource = "Quotes"\n[tables.trades]\nsource = "Trades"\n'
         )
-        self.built = Built(spark, folder / "warehouse", {"quotes": table(), "trades": table()})
+        self.built = Built(spark, folder / "warehouse", TABLES)
 
     def ask(self, query: str, *arguments: str) -> Answer:
         with pytest.raises(SystemExit) as left:
@@ -96,22 +99,26 @@ class Warehouse:
         return Answer(left.value.code, *self.capsys.readouterr())
 
 
-@pytest.fixture
-def market(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Warehouse:
-    warehouse, history = (
-        Warehouse(spark, tmp_path, capsys),
-        LandedHistory({"quotes": {"Qty": "Long"}, "trades": {"Qty": "Long"}}),
-    )
+@pytest.fixture(scope="module")
+def market_built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the tables once; each test reads and damages a copy."""
+    folder = tmp_path_factory.mktemp("market")
+    built, history = Built(spark, folder, TABLES), LandedHistory({name: {"Qty": "Long"} for name in TABLES})
     history.connect()
     history.snapshot("quotes", {1: {"Qty": 10}})
-    warehouse.built.land_and_build(history)
+    built.land_and_build(history)
     history.snapshot("trades", {1: {"Qty": 7}})
     history.update("quotes", modified={1: {"Qty": 11}})
-    warehouse.built.land_and_build(history)
+    built.land_and_build(history)
     history.update("quotes", modified={1: {"Qty": 12}})
-    assert warehouse.built.land(history) == 15
-    capsys.readouterr()
-    return warehouse
+    assert built.land(history) == 15
+    return folder
+
+
+@pytest.fixture
+def market(spark: SparkSession, market_built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Warehouse:
+    shutil.copytree(market_built, tmp_path / "warehouse")
+    return Warehouse(spark, tmp_path, capsys)
 
 
 BOTH = "SELECT q.Qty, t.Qty FROM quotes q JOIN trades t USING (_row_key)"
