@@ -25,7 +25,10 @@ time.sleep({behind})
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, *(pytest.param(each, marks=pytest.mark.nightly) for each in (signal.SIGTERM, signal.SIGHUP))],
+)
 def test_the_first_signal_asks_it_to_end_and_the_second_ends_it_at_once(number):
     command = [sys.executable, "-c", PROGRAM.format(seconds=60, behind=0)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -66,15 +66,16 @@ class Space:
     def sample(self) -> list[Settings]:
         """Return settings that cover every possible pair of values; deterministic."""
         rng, rows = random.Random(0), list[Settings]()
-        left = self.possible_pairs()
+        left = set(self.possible_pairs)
         while left:
             tried = [self._covering(rng, sorted(left)) for _ in range(_CANDIDATES)]
             rows.append(max(tried, key=lambda row: len(row.pairs & left)))
             left -= rows[-1].pairs
         return rows
 
-    def possible_pairs(self) -> set[Pair]:
-        """Return all compatible pairs of values."""
+    @cached_property
+    def possible_pairs(self) -> frozenset[Pair]:
+        """All compatible pairs of values."""
         rng = random.Random(0)
         every = {
             ((one, value), (other, another))
@@ -82,7 +83,7 @@ class Space:
             for value in self.every[one]
             for another in self.every[other]
         }
-        return {pair for pair in sorted(every) if self._completed(rng, dict(pair)) is not None}
+        return frozenset(pair for pair in sorted(every) if self._completed(rng, dict(pair)) is not None)
 
     def drawn(self, rng: random.Random) -> Settings:
         """Return random settings."""
