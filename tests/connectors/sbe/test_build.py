@@ -98,8 +98,8 @@ def test_entries_with_an_action_are_the_book_as_it_stands(spark: SparkSession, t
     ticks = iter(range(10**9))
     market = Market(MARKET, seed=3, clock=lambda: next(ticks))
     bodies = [market.change().body for _ in range(150)]
-    for first in range(0, 150, 50):
-        feed.land(*bodies[first : first + 50])
+    for first in range(0, 150, 75):
+        feed.land(*bodies[first : first + 75])
         assert feed.build(spark) == {}
 
     found = {(row["securityId"], row["side"], row["level"]): (row["price"], row["size"]) for row in feed.rows("book")}

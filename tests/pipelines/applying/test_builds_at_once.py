@@ -63,7 +63,7 @@ def test_two_builds_at_once_come_to_the_table(
 
 
 @pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.nightly), "during"])
-@pytest.mark.parametrize("table", ["foo", "said"])
+@pytest.mark.parametrize("table", ["foo", pytest.param("said", marks=pytest.mark.nightly)])
 def test_a_cut_never_takes_in_again_what_another_build_applied(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, when: str
 ) -> None:

@@ -147,7 +147,7 @@ def test_keys_that_are_named_or_not_are_the_same_keys(market: Market) -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"keys": ("Sym",)}, "keys is Sym, the table was built with _row_key"),
+        pytest.param({"keys": ("Sym",)}, "keys is Sym, the table was built with _row_key", marks=pytest.mark.nightly),
         ({"stored_as_scd_type": 2}, "it is to keep a history, and was built without"),
     ],
 )
@@ -197,7 +197,10 @@ def test_a_table_whose_rows_aside_are_gone_holds_until_it_is_rebuilt(spark: Spar
 
 @pytest.mark.parametrize(
     ("apply", "now", "stream"),
-    [("log", {"source": "B"}, "t/B"), ("upsert", {"source": "A", "filter": "Qty > 1"}, "t/A?Qty > 1")],
+    [
+        pytest.param("log", {"source": "B"}, "t/B", marks=pytest.mark.nightly),
+        ("upsert", {"source": "A", "filter": "Qty > 1"}, "t/A?Qty > 1"),
+    ],
 )
 def test_updates_of_another_source_or_filter_alone_are_rows_of_a_table_that_is_rebuilt(
     spark: SparkSession, warehouse: Path, apply: str, now: dict[str, Any], stream: str

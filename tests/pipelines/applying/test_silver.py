@@ -57,7 +57,7 @@ def test_files_that_go_while_they_are_read_are_an_error_of_the_table(
         channel_table.frames(cut_of(((0, COUNT - 1),)))
 
 
-@pytest.mark.parametrize("vectors", [False, True])
+@pytest.mark.parametrize("vectors", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_table_is_made_with_or_without_deletion_vectors(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, vectors: bool
 ) -> None:
