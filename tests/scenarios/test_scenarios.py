@@ -26,13 +26,21 @@ NEAR_TO_OTHERS = {
     "snapshot-only-writes-only-what-differs",
     "updates-only-log",
 }
-"""Built in one go by day; part after part only at night."""
-PART_AFTER_PART = [
-    pytest.param(folder, marks=[pytest.mark.nightly] if folder.name in NEAR_TO_OTHERS else []) for folder in FOLDERS
-]
+"""Built in one go by day, part after part only at night.
+
+The others are built part after part by day, which ends in the same table, and in one go only at night.
+"""
 
 
-@pytest.mark.parametrize("folder", PART_AFTER_PART, ids=lambda folder: folder.name)
+def by_day(*, near: bool) -> pytest.MarkDecorator:
+    """Try all folders at night, and by day those that are near to others, or the rest."""
+    marks = {folder: () if (folder.name in NEAR_TO_OTHERS) == near else (pytest.mark.nightly,) for folder in FOLDERS}
+    return pytest.mark.parametrize(
+        "folder", [pytest.param(folder, id=folder.name, marks=marks[folder]) for folder in FOLDERS]
+    )
+
+
+@by_day(near=False)
 def test_a_build_after_every_part_shows_the_table_of_that_part(spark, warehouse: Path, folder: Path):
     scenario = read(folder)
     built = Built(spark, warehouse, scenario.tables)
@@ -46,7 +54,7 @@ def test_a_build_after_every_part_shows_the_table_of_that_part(spark, warehouse:
             assert verify_table(built.places, CONNECTOR, built.feed, name).verdict is Verdict.EQUAL
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+@by_day(near=True)
 def test_one_build_of_all_parts_shows_the_last_table(spark, warehouse: Path, folder: Path):
     scenario = read(folder)
     built = Built(spark, warehouse, scenario.tables)

@@ -67,7 +67,7 @@ def test_a_row_that_fails_a_rule_is_kept_out_until_a_change_of_some_columns_mend
     assert query_rows(built, "SELECT * FROM t__aside") == []
 
 
-@pytest.mark.parametrize("keys", [(), ("Sym",)])
+@pytest.mark.parametrize("keys", [pytest.param((), marks=pytest.mark.nightly), ("Sym",)])
 def test_rows_that_stay_in_the_side_table_do_not_count_as_ignored(
     spark: SparkSession, warehouse: Path, keys: tuple[str, ...]
 ) -> None:

@@ -137,9 +137,8 @@ def test_a_source_gains_a_column_while_a_row_is_aside(spark: SparkSession, wareh
 @pytest.mark.parametrize(
     "name",
     [
-        "n",
         "key",
-        *(pytest.param(each, marks=pytest.mark.nightly) for each in ("row", "ended", "position", "after", "s")),
+        *(pytest.param(each, marks=pytest.mark.nightly) for each in ("n", "row", "ended", "position", "after", "s")),
     ],
 )
 def test_a_column_may_be_called_as_we_call_ours(spark: SparkSession, warehouse: Path, name: str) -> None:

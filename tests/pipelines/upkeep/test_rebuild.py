@@ -163,7 +163,12 @@ def test_a_damaged_list_of_cuts_stops_nothing(market: Market):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"keys": ("Sym",)}, {"mode": "updates_only"}, {"mode": "updates_only", "apply": "upsert"}]
+    "settings",
+    [
+        {"keys": ("Sym",)},
+        {"mode": "updates_only"},
+        pytest.param({"mode": "updates_only", "apply": "upsert"}, marks=NIGHTLY),
+    ],
 )
 def test_tables_of_every_kind_can_be_rebuilt(spark: SparkSession, warehouse: Path, settings: dict[str, Any]):
     market = Market(spark, warehouse, **settings)
@@ -357,7 +362,7 @@ def test_nothing_landed_is_nothing_to_build_from(spark: SparkSession, warehouse:
         Rebuild(spark, built.settings, CONNECTOR, built.feed, "quotes", "a").run()
 
 
-@pytest.mark.parametrize(("before", "after"), [((), ()), ((1,), ()), ((), (1,))])
+@pytest.mark.parametrize(("before", "after"), [pytest.param((), (), marks=NIGHTLY), ((1,), ()), ((), (1,))])
 def test_a_table_may_be_empty_before_and_after(
     spark: SparkSession, warehouse: Path, before: tuple[int, ...], after: tuple[int, ...]
 ):
