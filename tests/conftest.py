@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -73,6 +74,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         elif not marks[item] & {"spark", "house", "xdist_group"}:
             item.add_marker(pytest.mark.xdist_group(f"quick ones of {item.location[0]}"))
     items.sort(key=lambda item: "spark" in marks[item])
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was collected out of garbage collection: a tenth less processor time for tests without Spark."""
+    gc.collect()
+    gc.freeze()
 
 
 def _session_options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
