@@ -1,16 +1,18 @@
 """Connectors: one folder for each foreign change-feed protocol, all behind one contract.
 
-The contract is `connectors.base`. A connector is a frozen object with
+The contract is `connectors.base`. A connector is a `Connector[Options, Table]`: it states what is its own, and takes
+the neutral defaults for the rest. It has
 
-- ``Options`` and ``TableOptions``: the strict models of its own settings;
+- ``Options`` and ``TableOptions``: the strict models of its own settings. Its feeds are a ``Feed`` of these two types
+  (``options`` names it), so no room checks what its settings are;
 - ``receiver(feed)``: a `Receiver`. Its ``run`` is one connection, an *epoch*: it lands every frame as received, with
   the frame's stream, kind and boundary, and acknowledges at the source only after `FrameSink.flush`;
 - ``decoder(feed)``: a `Decoder`. It turns the frames of one cut into change rows (`transforms.changes`), in Spark;
 - ``reference(feed, table)``: a `ReferenceReader`. It turns the same frames, update by update, into changes in pure
   Python, and shares with the decoder the wire codec and the meaning of settings alone: ``silverfold verify`` compares
   silver with them;
-- ``subscribe(feed, table)``: a `SourceSubscription`, independent of the receiver: ``verify --against-source`` compares
-  silver with it;
+- ``subscribe(feed, table)``, if its source has snapshots: a `SourceSubscription`, independent of the receiver:
+  ``verify --against-source`` compares silver with it;
 - the properties the engine plans by: ``continuity``, ``folds``, ``has_snapshots``, the ``stream`` that feeds a table,
   and its ``table_kind``: current rows, every change, or every received row.
 

@@ -9,21 +9,30 @@ independent reader of the same frames, and a `SourceSubscription`, which queries
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Protocol
 
+from pydantic import BaseModel
+from typing_extensions import TypeVar
+
+from silverfold.conf.errors import SourceRefused
 from silverfold.conf.model import Commit, Reconnect, Table
 
 if TYPE_CHECKING:  # receivers must not import Spark
-    from pydantic import BaseModel
     from pyspark.sql.types import StructType
 
     from silverfold.connectors.common.arrow_rows import ArrowRows
     from silverfold.connectors.common.transport import Address
     from silverfold.connectors.verification import ReferenceReader, SourceSubscription
+
+Options_co = TypeVar("Options_co", bound=BaseModel, default=BaseModel, covariant=True)
+Table_co = TypeVar("Table_co", bound=Table, default=Table, covariant=True)
+OptionsT = TypeVar("OptionsT", bound=BaseModel, default=Any)
+TableT = TypeVar("TableT", bound=Table, default=Any)
 
 
 class Kind(StrEnum):
@@ -122,14 +131,18 @@ class Receiver(Protocol):
 
 
 @dataclass(frozen=True)
-class Feed:
-    """A configured connection to a source, its settings validated by its connector."""
+class Feed(Generic[Options_co, Table_co]):
+    """A configured connection to a source.
+
+    Its connector's models have validated ``options`` and ``tables``, which gives them their types
+    (`connectors.registry.open_feed`).
+    """
 
     name: str
     connector: str
     address: str
-    options: BaseModel
-    tables: Mapping[str, Table]
+    options: Options_co
+    tables: Mapping[str, Table_co]
     commit: Commit = field(default_factory=Commit)
     reconnect: Reconnect = field(default_factory=Reconnect)
 
@@ -195,50 +208,61 @@ NO_STATISTICS: Final = CutStatistics(None, None, None, 0, {}, 0, {})
 """Statistics of a cut that needs none: it replaces all rows, or folding finds the same."""
 
 
-class Decoder(Protocol):
-    """Turns landed frames into change rows, in steps over Arrow batches (`connectors.common.arrow_rows`)."""
+class Decoder(ABC, Generic[TableT]):
+    """Turns landed frames into change rows, in steps over Arrow batches (`connectors.common.arrow_rows`).
 
+    The defaults suit a decoder that does not fold, removes rows one by one, and counts nothing.
+    """
+
+    @abstractmethod
     def context(self, control: Iterable[ControlFrame]) -> Any:
         """Return the state needed to read later frames: small, picklable, private to the connector.
 
         Runs on the driver.
         """
 
-    def row_type(self, context: Any, cut: Cut, table: Table) -> StructType:
+    @abstractmethod
+    def row_type(self, context: Any, cut: Cut, table: TableT) -> StructType:
         """Return the table's source columns at the end of the cut."""
 
-    def statistics(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> CutStatistics:
+    @abstractmethod
+    def statistics(self, frames: ArrowRows, context: Any, cut: Cut, table: TableT) -> CutStatistics:
         """Scan the cut once. Runs one Spark job at most; writes nothing; never raises on bad bytes."""
 
-    def has_counters(self, context: Any, cut: Cut, table: Table) -> bool:
+    @abstractmethod
+    def changes(self, frames: ArrowRows, context: Any, cut: Cut, table: TableT) -> ArrowRows:
+        """Return change rows (`transforms.changes`). Bad bytes become rows with ``error``, never exceptions."""
+
+    def has_counters(self, context: Any, cut: Cut, table: TableT) -> bool:
         """Return whether the statistics may have counters.
 
         If not, they are computed for a replacing cut only after it has failed.
         """
+        return False
 
-    def changes(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
-        """Return change rows (`transforms.changes`). Bad bytes become rows with ``error``, never exceptions."""
-
-    def versions(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
+    def versions(self, frames: ArrowRows, context: Any, cut: Cut, table: TableT) -> ArrowRows:
         """Return change rows with separate updates, whether or not `changes` folds them: the input of a history.
 
         ``frame_seq`` identifies the update. Where `changes` folds (`Connector.folds`) it is the update's end,
         `Cut.ends`, and there is at most one change per key and update. Only rows of the snapshot that ends at
         `Cut.snapshot_end` have ``snapshot`` set.
         """
+        return self.changes(frames, context, cut, table)
 
-    def removed_ranges(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
+    def removed_ranges(self, frames: ArrowRows, context: Any, cut: Cut, table: TableT) -> ArrowRows:
         """Return the wide ranges counted by the statistics; neither `changes` nor `versions` lists their keys.
 
         Columns: ``first_key``, ``last_key``, ``frame_seq``, and ``moment``, the end of the update.
         """
+        raise AssertionError("no range of rows is removed")
 
-    def tombstone_horizon(self, context: Any, cut: Cut, table: Table) -> str | None:
+    def tombstone_horizon(self, context: Any, cut: Cut, table: TableT) -> str | None:
         """Return which tombstones can be dropped: from the cut's beginning on, no change older than them can arrive.
 
         Only for a `Connector.source_ordered` source. A SQL condition on ``t._position``
         (`transforms.tombstones.write_tombstones`); None when the source guarantees nothing.
         """
+        return None
 
 
 class Problem(NamedTuple):
@@ -261,84 +285,86 @@ class SourceChange(NamedTuple):
     """Frames that landed before would be misread."""
 
 
-class Connector(Protocol):
-    """Entry point of a connector: one per folder, one line in the registry."""
+class Connector(ABC, Generic[OptionsT, TableT]):
+    """Entry point of a connector: one per folder, one line in the registry.
 
-    @property
-    def name(self) -> str:
-        """Value of a feed's ``connector`` setting."""
+    A subclass states what is its own; all else has a neutral or refusing default.
+    """
 
-    @property
-    def Options(self) -> type[BaseModel]:  # noqa: N802 - it is a class
-        """Model of a feed's ``options``."""
+    name: str
+    """Value of a feed's ``connector`` setting."""
+    Options: type[OptionsT]
+    """Model of a feed's ``options``."""
+    TableOptions: type[TableT]
+    """Model of a feed's tables."""
+    simulator_summary: str
+    """First sentence of the help of `simulator`, for lists: they load no server."""
+    continuity: Literal["resync", "resume"]
+    """Whether the feed needs a snapshot after a lost connection, or resumes by position."""
+    folds: bool = False
+    """`Decoder.changes` yields at most one change per key, already folded. `Decoder.versions` does not fold."""
+    has_partial_updates: bool = True
+    """Updates may carry only some of a row's columns."""
+    source_ordered: bool = False
+    """Changes are ordered by their ``sequence``, not by the order in which they landed.
 
-    @property
-    def TableOptions(self) -> type[Table]:  # noqa: N802 - it is a class
-        """Model of a feed's tables."""
+    A partial update completes a later one only within one cut. A table with snapshots cannot have a history.
+    """
+    packages: tuple[str, ...] = ()
+    """Modules of the connector's extra in ``pyproject.toml``. Its settings load none of them."""
 
-    @property
-    def continuity(self) -> Literal["resync", "resume"]:
-        """Whether the feed needs a snapshot after a lost connection, or resumes by position."""
-
-    @property
-    def folds(self) -> bool:
-        """`Decoder.changes` yields at most one change per key, already folded. `Decoder.versions` does not fold."""
-
-    @property
-    def has_partial_updates(self) -> bool:
-        """Updates may carry only some of a row's columns."""
-
-    @property
-    def source_ordered(self) -> bool:
-        """Changes are ordered by their ``sequence``, not by the order in which they landed.
-
-        A partial update completes a later one only within one cut. A table with snapshots cannot have a history.
-        """
-
-    @property
-    def packages(self) -> tuple[str, ...]:
-        """Modules of the connector's extra in ``pyproject.toml``. Its settings load none of them."""
-
-    @property
-    def simulator_summary(self) -> str:
-        """First sentence of the help of `simulator`, for lists: they load no server."""
-
-    def has_snapshots(self, table: Table) -> bool:
+    def has_snapshots(self, table: TableT) -> bool:
         """Return whether the table's stream ever carries snapshots. Without any, changes apply across epochs."""
+        return False
 
-    def table_kind(self, table: Table) -> TableKind:
+    def table_kind(self, table: TableT) -> TableKind:
         """Return how silver represents the table's stream."""
+        return TableKind.STATE
 
-    def stream(self, feed: Feed, table: str) -> str:
+    @abstractmethod
+    def stream(self, feed: Feed[OptionsT, TableT], table: str) -> str:
         """Return the stream that feeds a silver table, as named in frames. Several tables may share one."""
 
-    def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
-        """Return further settings, by name, that determine a table's rows; a changed value requires a rebuild."""
+    def row_settings(self, feed: Feed[OptionsT, TableT], table: str) -> Mapping[str, str | list[str]]:
+        """Return the settings, by name, that determine a table's rows; a changed value requires a rebuild."""
+        return feed.tables[table].row_settings
 
-    def problems(self, feed: Feed) -> Iterable[Problem]:
+    def problems(self, feed: Feed[OptionsT, TableT]) -> Iterable[Problem]:
         """Yield mistakes in settings that are valid one by one, such as the address or conflicts between tables."""
+        return ()
 
-    def schema_change(self, feed: Feed, last_control: bytes) -> SourceChange | None:
-        """Return how the settings' schema differs from the landed one (`Resume.last_control`); None if it does not."""
+    def schema_change(self, feed: Feed[OptionsT, TableT], last_control: bytes) -> SourceChange | None:
+        """Return how the settings' schema differs from the landed one (`Resume.last_control`).
 
-    def listens_at(self, feed: Feed) -> Address | None:
+        None if it does not, or if the settings have no schema.
+        """
+        return None
+
+    def listens_at(self, feed: Feed[OptionsT, TableT]) -> Address | None:
         """Return the address a feed's receiver listens on, exclusively; None if it connects instead."""
+        return None
 
-    def receiver(self, feed: Feed) -> Receiver:
+    @abstractmethod
+    def receiver(self, feed: Feed[OptionsT, TableT]) -> Receiver:
         """Return a receiver for the feed. Opens nothing."""
 
-    def decoder(self, feed: Feed) -> Decoder:
+    @abstractmethod
+    def decoder(self, feed: Feed[OptionsT, TableT]) -> Decoder[TableT]:
         """Return the feed's decoder."""
 
-    def reference(self, feed: Feed, table: str) -> ReferenceReader:
+    @abstractmethod
+    def reference(self, feed: Feed[OptionsT, TableT], table: str) -> ReferenceReader:
         """Return a reader for the landed frames of one table's stream."""
 
-    def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
+    def subscribe(self, feed: Feed[OptionsT, TableT], table: str) -> AbstractContextManager[SourceSubscription]:
         """Subscribe to a table whose stream has snapshots, as configured, until the block ends.
 
         Raises:
+            SourceRefused: The stream carries changes, never the current rows.
             SourceUnavailable: The source cannot be reached.
         """
+        raise SourceRefused(code="no-snapshot", text=f"{self.name} has no snapshots to compare with")
 
+    @abstractmethod
     def simulator(self) -> Callable[..., None]:
         """Return the function behind ``silverfold simulate <name>``; its parameters are the options, as in typer."""

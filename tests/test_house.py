@@ -41,6 +41,7 @@ RECORDED = {"pipelines/applying/beside.py": {"aside"}, "pipelines/applying/commi
 
 SMALL = 60
 SMALL_ALONE = {
+    "silverfold.connectors.sbe.decoder.decoder": "where the room is entered, and Spark loaded",
     "silverfold.connectors.sqlitecloud.client.decoded": "public: what users of the client call",
     "silverfold.jobs.__main__": "the entry point, which imports nothing at first",
     "silverfold.jobs.maintain": "one file a command",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
@@ -14,8 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from silverfold.conf.errors import NullKey, of_decoder
-from silverfold.conf.model import Table
-from silverfold.connectors.base import Cut, CutStatistics
+from silverfold.connectors.base import Cut, CutStatistics, Decoder, TableT
 from silverfold.connectors.common.arrow_rows import ArrowRows, Step
 from silverfold.transforms.changes import complete, struct_type
 
@@ -83,29 +81,9 @@ class EachFrame:
         return pa.RecordBatch.from_pylist([{"frame_seq": position, "error": details}], self.type)
 
 
-class UnfoldedDecoder(ABC):
-    """Partial `connectors.base.Decoder`. Each frame with changes is one update, or belongs to a snapshot."""
+class UnfoldedDecoder(Decoder[TableT]):
+    """Base of decoders that do not fold. Each frame with changes is one update, or belongs to a snapshot."""
 
-    @abstractmethod
-    def changes(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
-        """See `connectors.base.Decoder.changes`."""
-
-    def statistics(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> CutStatistics:
+    def statistics(self, frames: ArrowRows, context: Any, cut: Cut, table: TableT) -> CutStatistics:
         """Decode every frame once. Runs one Spark job; collects one row."""
         return statistics_of_changes(self.changes(frames, context, cut, table).dataframe())
-
-    def has_counters(self, context: Any, cut: Cut, table: Table) -> bool:
-        """Return False: there are no counters."""
-        return False
-
-    def versions(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
-        """Return the same as `changes`: updates are already separate."""
-        return self.changes(frames, context, cut, table)
-
-    def removed_ranges(self, frames: ArrowRows, context: Any, cut: Cut, table: Table) -> ArrowRows:
-        """Raise AssertionError: rows are removed one by one, so the statistics never report a range."""
-        raise AssertionError("no range of rows is removed")
-
-    def tombstone_horizon(self, context: Any, cut: Cut, table: Table) -> str | None:
-        """Return None: frames land in source order, so no tombstone is needed."""
-        return None

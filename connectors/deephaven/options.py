@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from silverfold.conf.model import PathText, Seconds, Strict, Table
+from silverfold.connectors.base import Feed
 from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
 from silverfold.connectors.deephaven.protocol.groups import TextErrors
 from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
@@ -116,3 +117,7 @@ class DeephavenTable(Table):
         if self.expect and self.keeps_log:
             raise ValueError("expect with apply = upsert: a log has changes, not rows")
         return self
+
+
+DeephavenFeed: TypeAlias = Feed[DeephavenOptions, DeephavenTable]
+"""A feed of this connector."""

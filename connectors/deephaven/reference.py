@@ -19,13 +19,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from silverfold.conf.errors import InvalidValue, SilverfoldError, SourceRefused, UnknownTemplate
-from silverfold.connectors.base import ControlFrame, Feed
+from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 from silverfold.connectors.common.transport import parse_address
 from silverfold.connectors.common.update_queue import UpdateQueue
 from silverfold.connectors.deephaven.client.client import TableClient
 from silverfold.connectors.deephaven.client.listener import Listener
-from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.deephaven.options import DeephavenFeed, DeephavenOptions, DeephavenTable
 from silverfold.connectors.deephaven.protocol.columns.decode import check_column, decode_column, decode_removed
 from silverfold.connectors.deephaven.protocol.control import decode_subscribe_response
 from silverfold.connectors.deephaven.protocol.handshake import Expected, roles_of_epoch
@@ -198,9 +198,8 @@ class DeephavenSourceSubscription(Listener):
     Subscribes to the table with its columns and filter, and always to a snapshot with updates, whatever its mode.
     """
 
-    def __init__(self, feed: Feed, values: ReferenceValues) -> None:
-        assert isinstance(feed.options, DeephavenOptions)
-        self._feed, self._options, self._values = feed, feed.options, values
+    def __init__(self, feed: DeephavenFeed, table: str) -> None:
+        self._feed, self._values = feed, ReferenceValues(feed.options, feed.tables[table])
         self._updates = UpdateQueue()
         self._columns_by_id: Mapping[int, ColumnInfo] = {}
         self._collected = UpdateRows()
@@ -209,7 +208,7 @@ class DeephavenSourceSubscription(Listener):
         self.columns: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
-        address, options, table = parse_address(self._feed.address), self._options, self._values.table
+        address, options, table = parse_address(self._feed.address), self._feed.options, self._values.table
         expected = Expected(options.prefix_counts, options.byte_order, options.accept_schema_id)
         self._client = TableClient(
             address.host,

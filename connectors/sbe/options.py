@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, model_validator
 
 from silverfold.conf.model import PathText, Seconds, SourceName, Strict, Table
+from silverfold.connectors.base import Feed
 from silverfold.connectors.wire.framing.known import FRAMINGS
 from silverfold.connectors.wire.framing.settings import Framing
 
@@ -129,3 +130,7 @@ class SbeTable(Table):
             raise ValueError("expect with keys: without, every row is kept as it came")
         if self.on_unexplained != "count":
             raise ValueError("on_unexplained with keys: without, no row is of another")
+
+
+SbeFeed: TypeAlias = Feed[SbeOptions, SbeTable]
+"""A feed of this connector."""

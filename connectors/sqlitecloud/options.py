@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from silverfold.conf.model import SourceName, Strict, Table
 from silverfold.conf.secrets import Secret
+from silverfold.connectors.base import Feed
 from silverfold.connectors.sqlitecloud.client.settings import MAX_ROWS
 from silverfold.connectors.sqlitecloud.protocol.frame_access import log_stream, message_stream
 from silverfold.connectors.sqlitecloud.protocol.frames import MAX_FRAME_BYTES
@@ -163,3 +164,7 @@ class SqliteCloudTable(Table):
         if self.keeps_history or self.expect or self.on_unexplained != "count":
             raise ValueError(f"{kind} without stored_as_scd_type, expect and on_unexplained: rows are only added")
         return self
+
+
+SqliteCloudFeed: TypeAlias = Feed[SqliteCloudOptions, SqliteCloudTable]
+"""A feed of this connector."""

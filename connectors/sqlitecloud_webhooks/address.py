@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from silverfold.connectors.base import Feed
 from silverfold.connectors.common.transport import Address, parse_address
-from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+from silverfold.connectors.sqlitecloud_webhooks.options import WebhookFeed
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.messages import SourceTable
 
 LOOPBACK: Final = Address("127.0.0.1", 8090)
@@ -18,9 +17,6 @@ def listening_address(text: str) -> Address:
     return parse_address(text) if text else LOOPBACK
 
 
-def table_at_source(feed: Feed, name: str) -> SourceTable:
+def table_at_source(feed: WebhookFeed, name: str) -> SourceTable:
     """Return the source database and table of a silver table."""
-    options, table = feed.options, feed.tables[name]
-    assert isinstance(options, WebhookOptions)
-    assert isinstance(table, WebhookTable)
-    return SourceTable(options.database, table.source or name)
+    return SourceTable(feed.options.database, feed.tables[name].source or name)

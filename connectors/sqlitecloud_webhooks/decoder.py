@@ -12,13 +12,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from silverfold.conf.errors import InvalidValue, WireError
-from silverfold.conf.model import Table
 from silverfold.conf.names import folded
-from silverfold.connectors.base import ControlFrame, Cut, Feed
+from silverfold.connectors.base import ControlFrame, Cut
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
 from silverfold.connectors.sqlitecloud.decoder.change_rows import ERROR, NAMES, error_rows, without
-from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
+from silverfold.connectors.sqlitecloud_webhooks.options import WebhookFeed, WebhookTable
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.columns import (
     AnnouncedColumn,
     Context,
@@ -169,28 +168,26 @@ def _silver_name(name: str, known: Mapping[str, str]) -> str:
 
 
 @dataclass(frozen=True)
-class WebhookDecoder(UnfoldedDecoder):
+class WebhookDecoder(UnfoldedDecoder[WebhookTable]):
     """The `connectors.base.Decoder` of one feed."""
 
-    feed: Feed
+    feed: WebhookFeed
 
     def context(self, control: Iterable[ControlFrame]) -> Context:
         """Return the columns that webhooks have named."""
         return read_context(control)
 
-    def row_type(self, context: Context, cut: Cut, table: Table) -> StructType:
+    def row_type(self, context: Context, cut: Cut, table: WebhookTable) -> StructType:
         """Return the table's columns: keys, those with configured types, then the others in order of appearance."""
         return from_arrow_schema(pa.schema(list(self._reader(context, cut, table).type.field("row").type)))
 
-    def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
+    def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: WebhookTable) -> ArrowRows:
         """Return a change for each row of a webhook."""
         reader = self._reader(context, cut, table)
         return frames.run(EachFrame(_Read(reader), reader.type), reader.type, "frame_seq", "body")
 
-    def _reader(self, context: Context, cut: Cut, table: Table) -> ChangeReader:
+    def _reader(self, context: Context, cut: Cut, table: WebhookTable) -> ChangeReader:
         options = self.feed.options
-        assert isinstance(options, WebhookOptions)
-        assert isinstance(table, WebhookTable)
         columns = columns_of(context.stream_columns(cut.stream), table, options)
         database, name = options.database, cut.stream.removeprefix(f"{options.database}/")
         return ChangeReader(SourceTable(database, name), columns, table.keys, options.insert_absent)

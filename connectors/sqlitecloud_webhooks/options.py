@@ -5,7 +5,7 @@ How the vendor signs requests is not documented: those settings say what a feed'
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -13,6 +13,7 @@ from silverfold.conf.model import PathText, SourceName, Strict, Table, expanded
 from silverfold.conf.names import folded
 from silverfold.conf.secrets import Secret
 from silverfold.conf.text import without_controls
+from silverfold.connectors.base import Feed
 from silverfold.connectors.sqlitecloud.options import BlobForm, ColumnName, TypeName
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Encoding, Scheme, Signing
 
@@ -106,3 +107,7 @@ class WebhookTable(Table):
         if untyped:
             raise ValueError(f"types of all keys: {untyped[0]} has none, such as bigint or string")
         return self
+
+
+WebhookFeed: TypeAlias = Feed[WebhookOptions, WebhookTable]
+"""A feed of this connector."""

@@ -9,15 +9,13 @@ there on. Values that JSON lacks are objects with one name, such as ``{"$decimal
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
-from pydantic import BaseModel
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -25,22 +23,19 @@ from silverfold.conf.errors import InvalidValue
 from silverfold.conf.model import Strict, Table
 from silverfold.connectors.base import (
     Boundary,
+    Connector,
     ControlFrame,
     Cut,
-    CutStatistics,
-    Decoder,
     Feed,
     Frame,
     Kind,
-    Problem,
     Receiver,
-    TableKind,
     mark,
 )
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
-from silverfold.connectors.common.row_decoder import statistics_of_changes
-from silverfold.connectors.verification import ReferenceChange, ReferenceReader, SourceSubscription
+from silverfold.connectors.common.row_decoder import UnfoldedDecoder
+from silverfold.connectors.verification import ReferenceChange
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
@@ -74,8 +69,8 @@ class StubTable(Table):
 
 
 @dataclass(frozen=True)
-class StubDecoder:
-    """`connectors.base.Decoder` over JSON bodies; its context is the columns of each stream.
+class StubDecoder(UnfoldedDecoder[StubTable]):
+    """A decoder of JSON bodies; its context is the columns of each stream.
 
     Args:
         misread: Positions of frames that it fails on, to simulate a fault of the decoder.
@@ -91,27 +86,12 @@ class StubDecoder:
     def row_type(self, context: Context, cut: Cut, table: Table) -> T.StructType:
         return context.get(cut.stream, self.row)
 
-    def statistics(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> CutStatistics:
-        return statistics_of_changes(self.changes(frames, context, cut, table).dataframe())
-
-    def has_counters(self, context: Context, cut: Cut, table: Table) -> bool:
-        return False
-
     def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
         row = self.row_type(context, cut, table)
         step = _Read(self.key, row, self.misread)
         return frames.run(
             step, to_arrow_schema(change_type(self.key, row), timezone="UTC"), "frame_seq", "kind", "body"
         )
-
-    def versions(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
-        return self.changes(frames, context, cut, table)
-
-    def removed_ranges(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
-        raise AssertionError("keys here are not positions")
-
-    def tombstone_horizon(self, context: Context, cut: Cut, table: Table) -> str | None:
-        return None
 
 
 @dataclass(frozen=True)
@@ -210,8 +190,8 @@ def _reference_change(position: int, change: Mapping[str, Any]) -> ReferenceChan
 
 
 @dataclass(frozen=True)
-class StubConnector:
-    """`connectors.base.Connector` whose properties are chosen by the test."""
+class StubConnector(Connector[StubOptions, StubTable]):
+    """A connector whose properties are chosen by the test."""
 
     continuity: Literal["resync", "resume"] = "resync"
     snapshots: bool = True
@@ -220,40 +200,26 @@ class StubConnector:
     row: T.StructType = field(default_factory=lambda: ROW)
     key: T.StructType = field(default_factory=lambda: KEY)
     misread: frozenset[int] = frozenset()
-    name: str = FEED
-    folds: bool = False
-    packages: tuple[str, ...] = ()
-    Options: type[BaseModel] = StubOptions
-    TableOptions: type[Table] = StubTable
+    name = FEED
+    Options = StubOptions
+    TableOptions = StubTable
 
     def has_snapshots(self, table: Table) -> bool:
         return self.snapshots
 
-    def table_kind(self, table: Table) -> TableKind:
-        return TableKind.STATE
-
     def stream(self, feed: Feed, table: str) -> str:
         return table
-
-    def row_settings(self, feed: Feed, table: str) -> Mapping[str, str | list[str]]:
-        return feed.tables[table].row_settings
-
-    def problems(self, feed: Feed) -> Iterable[Problem]:
-        return ()
-
-    def listens_at(self, feed: Feed) -> None:
-        return None
 
     def receiver(self, feed: Feed) -> Receiver:
         raise AssertionError("histories are landed without one")
 
-    def decoder(self, feed: Feed) -> Decoder:
+    def decoder(self, feed: Feed) -> StubDecoder:
         return StubDecoder(self.row, self.key, self.misread)
 
-    def reference(self, feed: Feed, table: str) -> ReferenceReader:
+    def reference(self, feed: Feed, table: str) -> StubReferenceReader:
         return StubReferenceReader(table, tuple(self.key.names), tuple(self.row.names))
 
-    def subscribe(self, feed: Feed, table: str) -> AbstractContextManager[SourceSubscription]:
+    def simulator(self) -> Callable[..., None]:
         raise AssertionError("there is no source")
 
 

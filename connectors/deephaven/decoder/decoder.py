@@ -23,8 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from silverfold.conf.errors import SchemaDrift
-from silverfold.conf.model import Table
-from silverfold.connectors.base import ControlFrame, Cut, CutStatistics, Feed
+from silverfold.connectors.base import ControlFrame, Cut, CutStatistics, Decoder
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.deephaven.decoder.assembly import NetChanges, assemble
 from silverfold.connectors.deephaven.decoder.blocks import (
@@ -45,7 +44,7 @@ from silverfold.connectors.deephaven.decoder.cut_reader import (
     read_context,
 )
 from silverfold.connectors.deephaven.decoder.silver_types import SilverColumn, silver_columns
-from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.deephaven.options import DeephavenFeed, DeephavenTable
 from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.protocol.schemas import load_roles
 from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
@@ -77,16 +76,16 @@ _ROWS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
-class DeephavenDecoder:
+class DeephavenDecoder(Decoder[DeephavenTable]):
     """A `connectors.base.Decoder` of one feed."""
 
-    feed: Feed
+    feed: DeephavenFeed
 
     def context(self, control: Iterable[ControlFrame]) -> Context:
         """Return the byte order of each epoch and the columns of each subscription."""
         return read_context(control, self._roles)
 
-    def row_type(self, context: Context, cut: Cut, table: Table) -> StructType:
+    def row_type(self, context: Context, cut: Cut, table: DeephavenTable) -> StructType:
         """Return the silver columns of the stream's newest subscription in the cut.
 
         Raises:
@@ -95,57 +94,45 @@ class DeephavenDecoder:
         """
         return from_arrow_schema(_row_schema(self._columns(context, cut, table)))
 
-    def statistics(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> CutStatistics:
+    def statistics(self, frames: ArrowRows, context: Context, cut: Cut, table: DeephavenTable) -> CutStatistics:
         """Read every frame once. Runs one Spark job; collects one row per Arrow batch."""
         step = _StatisticsStep(self._reader(context, cut, table))
         return _merge_statistics(
             [_BatchStatistics(**line) for line in _row_frames(frames).run(step, _STATISTICS, *_READ).collect()]
         )
 
-    def has_counters(self, context: Context, cut: Cut, table: Table) -> bool:
+    def has_counters(self, context: Context, cut: Cut, table: DeephavenTable) -> bool:
         """Return whether a column may lose nanoseconds."""
         return any(column.drops_nanoseconds for column in self._columns(context, cut, table))
 
-    def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
+    def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: DeephavenTable) -> ArrowRows:
         """Return net changes, one per row key; for a changelog one per update and row key, without removals."""
-        assert isinstance(table, DeephavenTable)
         reader = self._reader(context, cut, table)
         step = _AssembleStep(reader.columns, cut, upsert=table.upserts, by_update=reader.lists_ranges)
         return _assemble(frames, reader, step)
 
-    def versions(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
+    def versions(self, frames: ArrowRows, context: Context, cut: Cut, table: DeephavenTable) -> ArrowRows:
         """Return changes, one per update and row key, positioned at the update's end, without wide removed ranges."""
-        assert isinstance(table, DeephavenTable)
         reader = self._reader(context, cut, table)
         step = _AssembleStep(reader.columns, cut, upsert=table.upserts, by_update=True, at_ends=True)
         return _assemble(frames, reader, step)
 
-    def removed_ranges(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
+    def removed_ranges(self, frames: ArrowRows, context: Context, cut: Cut, table: DeephavenTable) -> ArrowRows:
         """Return removed ranges too wide to list; for a changelog all removed ranges."""
         step = _RangeStep(self._reader(context, cut, table), cut.ends)
         return _row_frames(frames).run(step, _RANGE, *_READ)
 
-    def tombstone_horizon(self, context: Context, cut: Cut, table: Table) -> None:
-        """Return None: frames land in source order, so no tombstones are needed."""
-
     @cached_property
     def _roles(self) -> Roles:
-        return load_roles(self._options.schema_, self._options.text)
+        return load_roles(self.feed.options.schema_, self.feed.options.text)
 
-    @property
-    def _options(self) -> DeephavenOptions:
-        assert isinstance(self.feed.options, DeephavenOptions)
-        return self.feed.options
-
-    def _columns(self, context: Context, cut: Cut, table: Table) -> tuple[SilverColumn, ...]:
-        assert isinstance(table, DeephavenTable)
+    def _columns(self, context: Context, cut: Cut, table: DeephavenTable) -> tuple[SilverColumn, ...]:
         subscription = context.latest(cut.stream, cut.epoch, before=cut.last)
         if subscription is None:
             raise SchemaDrift(f"epoch {cut.epoch} has no subscribe response for it", table=cut.stream)
-        return silver_columns(subscription.columns, self._options, table)
+        return silver_columns(subscription.columns, self.feed.options, table)
 
-    def _reader(self, context: Context, cut: Cut, table: Table) -> CutReader:
-        assert isinstance(table, DeephavenTable)
+    def _reader(self, context: Context, cut: Cut, table: DeephavenTable) -> CutReader:
         return CutReader(context, cut.begins, self._columns(context, cut, table), lists_ranges=table.keeps_log)
 
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from random import Random
 
 from silverfold.conf.errors import SourceUnavailable
-from silverfold.connectors.base import Feed, FrameSink, Resume
+from silverfold.connectors.base import FrameSink, Resume
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.circuit_breaker import CircuitBreaker
 from silverfold.connectors.common.transport import Connection, connect, parse_address
-from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.deephaven.options import DeephavenFeed
 from silverfold.connectors.deephaven.protocol.handshake import Expected
 from silverfold.connectors.deephaven.protocol.schemas import load_roles
 from silverfold.connectors.deephaven.protocol.session import Session
@@ -26,7 +26,6 @@ class DeephavenReceiver:
     """A `connectors.base.Receiver`.
 
     Args:
-        feed: With `DeephavenOptions` and `DeephavenTable`.
         rng: Randomises the waits of retries.
         clock: Seconds from an arbitrary origin.
 
@@ -34,8 +33,7 @@ class DeephavenReceiver:
         SchemaError: The feed's schema file is missing or invalid.
     """
 
-    def __init__(self, feed: Feed, *, rng: Random, clock: Callable[[], float]) -> None:
-        assert isinstance(feed.options, DeephavenOptions)
+    def __init__(self, feed: DeephavenFeed, *, rng: Random, clock: Callable[[], float]) -> None:
         self._feed, self._rng, self._clock = feed, rng, clock
         self._silent_after = feed.options.silent_after
         self._address = parse_address(feed.address)
@@ -45,8 +43,7 @@ class DeephavenReceiver:
             byte_order=feed.options.byte_order,
             accept_schema_id=feed.options.accept_schema_id,
         )
-        tables = [(name, table) for name, table in feed.tables.items() if isinstance(table, DeephavenTable)]
-        self._tables = {table.stream(name): table for name, table in tables}
+        self._tables = {table.stream(name): table for name, table in feed.tables.items()}
         self._circuit_breaker = CircuitBreaker(self._backoff, clock)
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:

@@ -10,26 +10,25 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from silverfold.conf.errors import SchemaDrift, SchemaError
-from silverfold.conf.model import Table
-from silverfold.connectors.base import ControlFrame, Cut, Feed
+from silverfold.connectors.base import ControlFrame, Cut
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
 from silverfold.connectors.sbe.decoder.changes import ChangeReader
 from silverfold.connectors.sbe.decoder.layout import layout_of
-from silverfold.connectors.sbe.options import SbeOptions, SbeTable
+from silverfold.connectors.sbe.options import SbeFeed, SbeTable
 from silverfold.connectors.sbe.protocol.schemas import feed_schema
 
 
 @dataclass(frozen=True)
-class SbeDecoder(UnfoldedDecoder):
+class SbeDecoder(UnfoldedDecoder[SbeTable]):
     """`connectors.base.Decoder` of one feed. The settings' schema decodes all messages, including older versions."""
 
-    feed: Feed
+    feed: SbeFeed
 
     def context(self, control: Iterable[ControlFrame]) -> None:
         """Return None: message headers are self-describing. The landed schema is for users only."""
 
-    def row_type(self, context: None, cut: Cut, table: Table) -> StructType:
+    def row_type(self, context: None, cut: Cut, table: SbeTable) -> StructType:
         """Return the table's columns according to the settings' schema.
 
         Raises:
@@ -37,14 +36,12 @@ class SbeDecoder(UnfoldedDecoder):
         """
         return from_arrow_schema(self._reader(cut, table).layout.row)
 
-    def changes(self, frames: ArrowRows, context: None, cut: Cut, table: Table) -> ArrowRows:
+    def changes(self, frames: ArrowRows, context: None, cut: Cut, table: SbeTable) -> ArrowRows:
         """Return one change per message, or per entry of the table's group, unfolded."""
         reader = self._reader(cut, table)
         return frames.run(EachFrame(_Read(reader), reader.type), reader.type, "frame_seq", "body")
 
-    def _reader(self, cut: Cut, table: Table) -> ChangeReader:
-        assert isinstance(table, SbeTable)
-        assert isinstance(self.feed.options, SbeOptions)
+    def _reader(self, cut: Cut, table: SbeTable) -> ChangeReader:
         try:
             schema = feed_schema(self.feed.options.schema_, self.feed.options.accept)
             return ChangeReader(schema, table, layout_of(schema, schema.templates[int(cut.stream)], table))

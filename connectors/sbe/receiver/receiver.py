@@ -16,10 +16,10 @@ from typing import Final
 import structlog
 
 from silverfold.conf.errors import SchemaError, SourceUnavailable
-from silverfold.connectors.base import Feed, FrameSink, Resume
+from silverfold.connectors.base import FrameSink, Resume
 from silverfold.connectors.common.transport import Address, Connection, connect
 from silverfold.connectors.sbe.address import parse_place
-from silverfold.connectors.sbe.options import SbeOptions
+from silverfold.connectors.sbe.options import SbeFeed
 from silverfold.connectors.sbe.protocol.filepositions import furthest
 from silverfold.connectors.sbe.protocol.schemas import read_schema
 from silverfold.connectors.sbe.protocol.session import Session
@@ -40,8 +40,7 @@ class SbeReceiver:
         SchemaError: The feed's schema file is missing or invalid.
     """
 
-    def __init__(self, feed: Feed, *, look: float = 0.2) -> None:
-        assert isinstance(feed.options, SbeOptions)
+    def __init__(self, feed: SbeFeed, *, look: float = 0.2) -> None:
         self._feed, self._options = feed, feed.options
         self._place = parse_place(feed.address)
         framing, largest = feed.options.framing, feed.options.max_message

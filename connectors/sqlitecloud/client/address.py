@@ -9,17 +9,17 @@ from pydantic import SecretStr, ValidationError
 from silverfold.conf.errors import ConfigError
 from silverfold.conf.secrets import Secret
 from silverfold.conf.validate import HIDDEN
-from silverfold.connectors.base import Feed, Problem
+from silverfold.connectors.base import Problem
 from silverfold.connectors.sqlitecloud.client.settings import ApiKey, ConnectionSettings, Credentials, Password, Token
 from silverfold.connectors.sqlitecloud.client.urls import parse_connection_string
-from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions
+from silverfold.connectors.sqlitecloud.options import SqliteCloudFeed, SqliteCloudOptions
 from silverfold.connectors.sqlitecloud.protocol.statements import is_safe_word
 
 _DUMMY_CREDENTIALS = ApiKey(secret=SecretStr("none"))
 """Dummy credentials for checking an address without resolving secrets."""
 
 
-def connection_settings(feed: Feed, environ: Mapping[str, str]) -> ConnectionSettings:
+def connection_settings(feed: SqliteCloudFeed, environ: Mapping[str, str]) -> ConnectionSettings:
     """Return the connection settings, secrets included: do not log or store them.
 
     ``max_rows`` comes from the options, else from ``maxrows`` in the connection string, else from their common default.
@@ -27,7 +27,7 @@ def connection_settings(feed: Feed, environ: Mapping[str, str]) -> ConnectionSet
     Raises:
         ConfigError: A secret cannot be resolved, or a setting is invalid.
     """
-    options = _options(feed)
+    options = feed.options
     key = "options"
     try:
         credentials = _credentials(options, environ)
@@ -43,9 +43,9 @@ def connection_settings(feed: Feed, environ: Mapping[str, str]) -> ConnectionSet
     return settings.model_copy(update={"max_rows": options.max_rows})
 
 
-def address_problems(feed: Feed) -> Iterator[Problem]:
+def address_problems(feed: SqliteCloudFeed) -> Iterator[Problem]:
     """Yield problems with the address. Secrets are not resolved; the address is shown without its credentials."""
-    options = _options(feed)
+    options = feed.options
     if options.connection is not None:
         if feed.address:
             yield Problem("address", "a second connection string", "none: options.connection is set")
@@ -91,8 +91,3 @@ def _credentials(options: SqliteCloudOptions, environ: Mapping[str, str]) -> Cre
 def _without_query(address: str) -> str:
     """Return the part of an address that is safe to show: no login, no query."""
     return address.partition("?")[0].rpartition("@")[2]
-
-
-def _options(feed: Feed) -> SqliteCloudOptions:
-    assert isinstance(feed.options, SqliteCloudOptions)
-    return feed.options

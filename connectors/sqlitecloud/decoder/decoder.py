@@ -10,13 +10,12 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from silverfold.conf.errors import SchemaDrift, WireError
-from silverfold.conf.model import Table
-from silverfold.connectors.base import ControlFrame, Cut, Feed
+from silverfold.connectors.base import ControlFrame, Cut
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
 from silverfold.connectors.sqlitecloud.decoder.changes import ChangeReader
 from silverfold.connectors.sqlitecloud.decoder.channel_messages import LOG, MESSAGES, AddedRows
-from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.options import SqliteCloudFeed, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, read_description
 
 
@@ -62,57 +61,50 @@ def read_context(control: Iterable[ControlFrame]) -> Context:
 
 
 @dataclass(frozen=True)
-class SqliteCloudDecoder(UnfoldedDecoder):
+class SqliteCloudDecoder(UnfoldedDecoder[SqliteCloudTable]):
     """The `connectors.base.Decoder` of one feed."""
 
-    feed: Feed
+    feed: SqliteCloudFeed
 
     def context(self, control: Iterable[ControlFrame]) -> Context:
         """Return the table descriptions of the feed's snapshots."""
         return read_context(control)
 
-    def row_type(self, context: Context, cut: Cut, table: Table) -> StructType:
+    def row_type(self, context: Context, cut: Cut, table: SqliteCloudTable) -> StructType:
         """Return the table's columns, as described by the snapshot that the cut is based on.
 
         Raises:
             SchemaDrift: There is no description, or the settings name columns that do not exist.
         """
-        if _settings(table).only_adds:
+        if table.only_adds:
             return from_arrow_schema(pa.schema(list(_added(table).row)))
         return from_arrow_schema(pa.schema(list(self._reader(context, cut, table).type.field("row").type)))
 
-    def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
+    def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: SqliteCloudTable) -> ArrowRows:
         """Return a change for each notified entry and snapshot row; an insert for each appended row.
 
         In a snapshot's overlay, an update that moves a row and carries all its columns also yields an insert.
         """
-        added = _settings(table).only_adds
-        step = _ReadAdded(_settings(table).log) if added else _ReadChanges(self._reader(context, cut, table))
+        added = table.only_adds
+        step = _ReadAdded(table.log) if added else _ReadChanges(self._reader(context, cut, table))
         return frames.run(EachFrame(step, step.type), step.type, "frame_seq", "kind", "body")
 
-    def _reader(self, context: Context, cut: Cut, table: Table) -> ChangeReader:
-        settings, options = _settings(table), self.feed.options
-        assert isinstance(options, SqliteCloudOptions)
+    def _reader(self, context: Context, cut: Cut, table: SqliteCloudTable) -> ChangeReader:
         described = context.description(cut)
-        unknown = sorted(settings.types.keys() - set(described.names))
+        unknown = sorted(table.types.keys() - set(described.names))
         if unknown:
             raise SchemaDrift(f"the source lacks column {unknown[0]}, whose type is set", table=cut.stream)
-        if settings.keys and set(settings.keys) != set(described.keys):
+        if table.keys and set(table.keys) != set(described.keys):
             landed_keys = ", ".join(described.keys)
             way = "start `silverfold receive` again, which reads the table by those"
             raise SchemaDrift(
                 f"rows landed by their {landed_keys}, the settings have other keys: {way}", table=cut.stream
             )
-        return ChangeReader(described, settings, options, cut.snapshot_end)
+        return ChangeReader(described, table, self.feed.options, cut.snapshot_end)
 
 
-def _added(table: Table) -> AddedRows:
-    return LOG if _settings(table).log else MESSAGES
-
-
-def _settings(table: Table) -> SqliteCloudTable:
-    assert isinstance(table, SqliteCloudTable)
-    return table
+def _added(table: SqliteCloudTable) -> AddedRows:
+    return LOG if table.log else MESSAGES
 
 
 @dataclass(frozen=True)

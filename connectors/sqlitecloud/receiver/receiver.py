@@ -15,13 +15,13 @@ from random import Random
 from typing import Final
 
 from silverfold.conf.errors import SilverfoldError, SourceRefused, SourceUnavailable, StatementRefused
-from silverfold.connectors.base import Feed, Frame, FrameSink, Kind, Resume, mark
+from silverfold.connectors.base import Frame, FrameSink, Kind, Resume, mark
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.circuit_breaker import CircuitBreaker
 from silverfold.connectors.sqlitecloud.client.address import connection_settings
 from silverfold.connectors.sqlitecloud.client.client import Client, connect
 from silverfold.connectors.sqlitecloud.client.settings import ConnectionSettings
-from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.options import SqliteCloudFeed
 from silverfold.connectors.sqlitecloud.protocol.frame_access import log_stream
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
 from silverfold.connectors.sqlitecloud.protocol.statements import ALL
@@ -41,20 +41,19 @@ class SqliteCloudReceiver:
     """A `connectors.base.Receiver`.
 
     Args:
-        feed: With `SqliteCloudOptions` and `SqliteCloudTable`.
         rng: Randomizes retry waits and the name of our channel.
         clock: Seconds, of any origin.
         environ: Source of secrets.
     """
 
-    def __init__(self, feed: Feed, *, rng: Random, clock: Callable[[], float], environ: Mapping[str, str]) -> None:
-        assert isinstance(feed.options, SqliteCloudOptions)
+    def __init__(
+        self, feed: SqliteCloudFeed, *, rng: Random, clock: Callable[[], float], environ: Mapping[str, str]
+    ) -> None:
         self._feed, self._options = feed, feed.options
         self._rng, self._clock, self._environ = rng, clock, environ
-        settings = [(name, table) for name, table in feed.tables.items() if isinstance(table, SqliteCloudTable)]
-        self._tables = {table.stream(name): table for name, table in settings if not table.only_adds}
-        self._logged = frozenset(table.source or name for name, table in settings if table.log)
-        self._channels = sorted({table.channel for _, table in settings if table.is_channel})
+        self._tables = {table.stream(name): table for name, table in feed.tables.items() if not table.only_adds}
+        self._logged = frozenset(table.source or name for name, table in feed.tables.items() if table.log)
+        self._channels = sorted({table.channel for table in feed.tables.values() if table.is_channel})
         self._own_channel = f"silverfold-{rng.getrandbits(64):016x}"
         self._circuit_breaker = CircuitBreaker(self._backoff, clock)
         self._has_listened = False  # to a table, in some epoch

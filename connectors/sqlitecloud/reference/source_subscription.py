@@ -18,11 +18,11 @@ from typing import Any, Final, Self
 from uuid import uuid4
 
 from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable, WireError
-from silverfold.connectors.base import ControlFrame, Feed
+from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.common.update_queue import UpdateQueue
 from silverfold.connectors.sqlitecloud.client.address import connection_settings
 from silverfold.connectors.sqlitecloud.client.client import Client, connect
-from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
+from silverfold.connectors.sqlitecloud.options import SqliteCloudFeed
 from silverfold.connectors.sqlitecloud.protocol.messages import Notification, Rowset
 from silverfold.connectors.sqlitecloud.protocol.statements import quote_identifier
 from silverfold.connectors.sqlitecloud.reference.reader import SqliteCloudReferenceReader
@@ -40,10 +40,8 @@ class SqliteCloudSourceSubscription:
     Requires the privilege to create a channel of its own.
     """
 
-    def __init__(self, feed: Feed, table: str) -> None:
+    def __init__(self, feed: SqliteCloudFeed, table: str) -> None:
         settings, options = feed.tables[table], feed.options
-        assert isinstance(settings, SqliteCloudTable)
-        assert isinstance(options, SqliteCloudOptions)
         self._feed, self._options, self._table = feed, options, settings
         self._stream = settings.stream(table)
         self._reader = SqliteCloudReferenceReader(self._stream, settings, options)

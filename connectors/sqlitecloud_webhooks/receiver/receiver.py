@@ -19,10 +19,10 @@ import structlog
 from aiohttp import web
 
 from silverfold.conf.errors import ConfigError, SilverfoldError, SourceUnavailable
-from silverfold.connectors.base import Feed, FrameSink, Resume
+from silverfold.connectors.base import FrameSink, Resume
 from silverfold.connectors.common.transport import load_certificate
 from silverfold.connectors.sqlitecloud_webhooks.address import listening_address, table_at_source
-from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions
+from silverfold.connectors.sqlitecloud_webhooks.options import WebhookFeed
 from silverfold.connectors.sqlitecloud_webhooks.protocol.gate import (
     NOT_LANDED,
     TOO_LARGE,
@@ -47,8 +47,7 @@ _PATIENCE: Final = 10.0
 class WebhookReceiver:
     """A `connectors.base.Receiver`."""
 
-    def __init__(self, feed: Feed) -> None:
-        assert isinstance(feed.options, WebhookOptions)
+    def __init__(self, feed: WebhookFeed) -> None:
         self._feed, self._options = feed, feed.options
         self._gate = Gate(unquote(feed.options.path), feed.options.signing, feed.options.max_body_bytes)
         self._landing = Landing([table_at_source(feed, name).stream for name in feed.tables])

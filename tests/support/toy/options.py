@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from pydantic import Field
 
 from silverfold.conf.model import Strict, Table
+from silverfold.connectors.base import Feed
 
 
 class ToyOptions(Strict):
@@ -27,3 +28,6 @@ class ToyTable(Table):
 
     letters: Literal["upper", "lower"] = "lower"
     """Case of the letters: ``upper`` or ``lower``."""
+
+
+ToyFeed: TypeAlias = Feed[ToyOptions, ToyTable]

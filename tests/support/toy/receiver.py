@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from silverfold.connectors.base import Boundary, Feed, Frame, FrameSink, Kind, Resume
-from toy.options import ToyOptions
+from silverfold.connectors.base import Boundary, Frame, FrameSink, Kind, Resume
+from toy.options import ToyFeed
 from toy.protocol import line
 
 
 class ToyReceiver:
     """See `connectors.base.Receiver`."""
 
-    def __init__(self, feed: Feed) -> None:
-        assert isinstance(feed.options, ToyOptions)
+    def __init__(self, feed: ToyFeed) -> None:
         self._lines = feed.options.lines
 
     async def run(self, sink: FrameSink, resume: Resume) -> str:
