@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import pickle
 import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
@@ -15,10 +18,19 @@ from pathlib import Path
 from pkgutil import walk_packages
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from silverfold.conf.errors import SilverfoldError
 from silverfold.conf.model import Strict, Table
-from silverfold.connectors.base import Connector
+from silverfold.connectors.base import Boundary, Connector, Frame, Kind
 from silverfold.connectors.registry import CONNECTORS, find_connector, hyphenated_name
+from silverfold.pipelines.verifying.compare import same
+from tests.support.golden_source import GoldenSource, cut, golden_source
+from tests.support.memory import MemorySink
+from tests.support.mutations import mutated
+from tests.support.tries import a_third
+from tests.support.two_readers import TwoReaders
 
 ROOMS = ("connector", "decoder", "options", "protocol", "receiver", "reference", "server")
 ROOT = Path(__file__).parents[2]
@@ -135,3 +147,95 @@ def loaded() -> dict[str, set[str]]:
 
 def test_the_connector_object_lives_in_its_own_folder(found: Connector) -> None:
     assert import_module(folder(found)).__doc__
+
+
+@pytest.fixture(scope="module", params=sorted(CONNECTORS))
+def source(request: pytest.FixtureRequest) -> GoldenSource:
+    return golden_source(request.param)
+
+
+@a_third
+@given(size=st.integers(1, 200))
+def test_what_lands_of_a_golden_source_does_not_depend_on_where_chunks_end(source: GoldenSource, size: int) -> None:
+    frames = source.land([[turn] for turn in source.turns])
+    assert any(frame.body in turn for frame in frames for turn in source.turns)
+    assert source.land([cut(turn, size) for turn in source.turns]) == frames
+
+
+@a_third
+@given(data=st.data())
+def test_any_bytes_of_a_golden_source_land_or_are_refused_with_an_error_of_ours(
+    source: GoldenSource, data: st.DataObject
+) -> None:
+    *before, last = source.turns
+    octets = data.draw(st.binary(max_size=200) | mutated([last]))
+    with suppress(SilverfoldError):
+        source.land([*([turn] for turn in before), [octets]])
+
+
+def test_a_receiver_of_a_golden_source_that_is_cancelled_lands_all_that_had_arrived(source: GoldenSource) -> None:
+    async def run() -> tuple[list[Frame], bool]:
+        sink, sent = FullSink(room=source.awaits_commits), asyncio.Event()
+        async with asyncio.timeout(60), source.received(sink, sent) as task:
+            await sent.wait()
+            for _ in range(10):  # on loopback, what was sent is read the next time that the loop looks
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+        return sink.frames, task.cancelled()
+
+    landed, cancelled = asyncio.run(run())
+    assert cancelled
+    assert sent_of(source, landed) == sent_of(source, source.land([[turn] for turn in source.turns]))
+
+
+def test_frames_of_a_golden_source_are_decoded_as_the_reference_reads_them(source: GoldenSource) -> None:
+    frames = source.land([[turn] for turn in source.turns])
+    for table in source.feed.tables:
+        readers = TwoReaders(source.feed, table, frames)
+        rows, errors = readers.by_decoder()
+        assert errors == []
+        assert rows
+        assert same(dict(readers.by_reference()), dict(rows))
+
+
+@a_third
+@given(data=st.data())
+def test_any_frame_of_a_golden_source_is_decoded_as_the_reference_reads_it_or_refused_by_both(
+    source: GoldenSource, data: st.DataObject
+) -> None:
+    frames = source.land([[turn] for turn in source.turns])
+    at = data.draw(st.sampled_from([at for at, frame in enumerate(frames) if is_decoded(frame)]))
+    frames[at] = frames[at]._replace(body=data.draw(mutated([frames[at].body])))
+    for table in source.feed.tables:
+        readers = TwoReaders(source.feed, table, frames)
+        rows, errors = readers.by_decoder()
+        try:
+            expected = readers.by_reference()
+        except SilverfoldError:
+            assert errors
+            continue
+        assert errors == []
+        assert same(dict(expected), dict(rows))
+
+
+class FullSink(MemorySink):
+    """A sink that has no more room once a frame of a stream has landed, marks aside, unless it has room for all."""
+
+    def __init__(self, *, room: bool) -> None:
+        super().__init__()
+        self._room = room
+
+    async def land(self, frames: Sequence[Frame]) -> None:
+        self.is_full |= not self._room and any(frame.stream and frame.kind is not Kind.MARK for frame in frames)
+        await super().land(frames)
+
+
+def is_decoded(frame: Frame) -> bool:
+    """Return whether a decoder reads the frame's body: a receiver has read those that only begin or end an update."""
+    return frame.kind in (Kind.DATA, Kind.SNAPSHOT) and frame.boundary in (Boundary.INSIDE, Boundary.WHOLE)
+
+
+def sent_of(source: GoldenSource, frames: Sequence[Frame]) -> list[Frame]:
+    """Return the frames that the source sent, without those that the receiver asked for or wrote."""
+    return [frame for frame in frames if frame.body and any(frame.body in turn for turn in source.turns)]

@@ -18,30 +18,13 @@ from silverfold.connectors.deephaven.protocol.messages import BadFrame, Subscrib
 from silverfold.connectors.deephaven.protocol.session import Session
 from tests.support.deephaven.columns import CASES, encoded, written
 from tests.support.deephaven.vectors import VECTORS, builtin_roles, other_roles
+from tests.support.mutations import mutated
 
 ROLES = builtin_roles()
 BODIES = [vector.body for vector in VECTORS.values()] + [
     body for roles in (ROLES, other_roles()) for name in CASES for body in encoded(roles, name, written(name))
 ]
 STREAM = VECTORS["stream-two-subscriptions-torn-update"].octets
-
-
-@st.composite
-def mutated(draw: st.DrawFn, sources: list[bytes]) -> bytes:
-    """One of the sources with some bytes changed, cut, doubled or put in."""
-    octets = bytearray(draw(st.sampled_from(sources)))
-    for _ in range(draw(st.integers(1, 6))):
-        at = draw(st.integers(0, max(len(octets) - 1, 0)))
-        match draw(st.sampled_from(["set", "cut", "insert", "repeat"])):
-            case "set":
-                octets[at : at + 1] = draw(st.binary(min_size=1, max_size=2))
-            case "cut":
-                del octets[at : at + draw(st.integers(1, 8))]
-            case "insert":
-                octets[at:at] = draw(st.binary(max_size=8))
-            case _:
-                octets[at:at] = octets[at : at + 16]
-    return bytes(octets)
 
 
 @pytest.mark.parametrize("schema", [builtin_roles, other_roles])
