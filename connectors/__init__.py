@@ -28,7 +28,7 @@ To add a connector:
    that implements the protocol faithfully), ``connector`` (the connector object). What they share is
    `connectors.common`.
 2. One line in `connectors.registry`.
-3. A folder ``tests/golden/<name>/`` with byte vectors.
+3. A folder ``tests/golden/<name>/`` with byte vectors, and ``source.py``: a `GoldenSource` that sends some of them.
 4. What it alone needs: an extra of its name in ``pyproject.toml``, part of ``all``. Import such packages only in rooms
    that settings do not load.
 5. One line in the table of ``README.md``.
@@ -36,6 +36,7 @@ To add a connector:
 Nothing else names it. ``silverfold simulate <name>`` is `Connector.simulator`. The section of ``conf/README.md`` comes
 from the docstrings of its settings: run ``python -m tests.settings_page``.
 
-The conformance suite (``tests/connectors/test_conformance.py``) then runs over it. The smallest connector is
-``tests/support/toy``.
+The conformance suite (``tests/connectors/test_conformance.py``) then runs over it: what lands of the golden source does
+not depend on chunks, any bytes of it land or are refused, a cancelled receiver lands what had arrived, and decoder and
+reference reader agree. The smallest connector is ``tests/support/toy``.
 """

@@ -17,7 +17,7 @@ from silverfold.pipelines.landing.bronze_table import SCHEMA
 from silverfold.pipelines.verifying.table_fold import TableFold
 
 Rows = Mapping[tuple[Any, ...], Mapping[str, Any]]
-_COLUMNS = ("frame_seq", "epoch", "kind", "boundary", "body")
+_COLUMNS = pa.schema([SCHEMA.field(name) for name in ("frame_seq", "epoch", "kind", "boundary", "body")])
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,10 @@ class TwoReaders:
         decoder, errors, folded = self.connector.decoder(self.feed), list[Mapping[str, Any]](), self._fold()
         context = decoder.context(self._control())
         for cut in self._cuts():
-            found = decoder.changes(self._arrow_rows(cut), context, cut, self.table).collect()
+            arguments = self._arrow_rows(cut), context, cut, self.table
+            if self.connector.folds:  # its changes leave out keys of wide ranges
+                folded.apply(map(_removal, decoder.removed_ranges(*arguments).collect()))
+            found = decoder.changes(*arguments).collect()
             errors += [change["error"] for change in found if change["error"] is not None]
             folded.apply(map(_change, sorted((each for each in found if each["error"] is None), key=_order)))
         return self._rows(folded), errors
@@ -55,7 +58,8 @@ class TwoReaders:
         return self._rows(folded)
 
     def _fold(self) -> TableFold:
-        return TableFold(self._reader().keys, upserts=True)  # an update of a row that is not there shows as well
+        # An update of a row that is not there shows as well, unless the decoder has folded it.
+        return TableFold(self._reader().keys, upserts=not self.connector.folds)
 
     def _rows(self, folded: TableFold) -> Rows:
         columns = self._reader().columns
@@ -84,11 +88,8 @@ class TwoReaders:
         return [(at, f) for at, f in inside if f.stream == self._stream and f.kind in (Kind.SNAPSHOT, Kind.DATA)]
 
     def _arrow_rows(self, cut: Cut) -> InProcess:
-        landed = [(at, 1, frame.kind, frame.boundary, frame.body) for at, frame in self._landed(cut)]
-        schema = pa.schema([SCHEMA.field(name) for name in _COLUMNS])
-        return InProcess(
-            None, pa.Table.from_pylist([dict(zip(_COLUMNS, each, strict=True)) for each in landed], schema)
-        )
+        rows = [{**frame._asdict(), "frame_seq": at, "epoch": 1} for at, frame in self._landed(cut)]
+        return InProcess(None, pa.Table.from_pylist(rows, _COLUMNS))
 
     def _cuts(self) -> Iterator[Cut]:
         """Yield a cut for each complete update."""
@@ -106,6 +107,11 @@ class TwoReaders:
 
 def _order(change: Mapping[str, Any]) -> tuple[bool, int, int]:
     return change["op"] != "snapshot", change["frame_seq"], change.get("ordinal") or 0
+
+
+def _removal(removed: Mapping[str, Any]) -> ReferenceChange:
+    """Return a removed range as the reference reader has it."""
+    return ReferenceChange("delete", removed["frame_seq"], (removed["first_key"],), last_key=(removed["last_key"],))
 
 
 def _change(change: Mapping[str, Any]) -> ReferenceChange:

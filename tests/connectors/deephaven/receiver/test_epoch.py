@@ -3,8 +3,6 @@
 import json
 from base64 import b64decode
 
-import pytest
-
 from silverfold.connectors.base import Frame
 from silverfold.connectors.deephaven.options import DeephavenTable
 from silverfold.connectors.deephaven.protocol.control import decode_request
@@ -99,18 +97,6 @@ def test_frames_land_with_stream_kind_and_boundary_and_their_bodies_unaltered():
         ("quotes", "data", "end"),
         ("trades", "data", "end"),
     ]
-    assert [frame.body for frame in frames] == STREAM
-
-
-@pytest.mark.parametrize("size", [1, 3, 16, 100])
-def test_what_lands_does_not_depend_on_where_chunks_end(size):
-    wire, frames = sent(*STREAM), []
-    epoch = begun()
-    for chunk in [sent(GREETING)[at : at + size] for at in range(0, 16, size)]:
-        epoch.receive(chunk)
-    epoch.requests()
-    for start in range(0, len(wire), size):
-        frames += epoch.receive(wire[start : start + size])
     assert [frame.body for frame in frames] == STREAM
 
 

@@ -8,19 +8,13 @@ import pytest
 
 from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable
 from silverfold.connectors.base import Resume
-from silverfold.connectors.sbe.server.server import MarketServer
-from silverfold.connectors.wire.framing.known import FRAMINGS
 from tests.support.peers import nobody, serving
-from tests.support.polling import until
 from tests.support.sbe.receiving import SECURITIES, STREAM, TEXT, Sink, epoch, receiver
 
 
-@pytest.mark.parametrize("cut", [1, 5, 47, 50, len(STREAM)])
-def test_messages_land_however_the_connection_cuts_them_and_its_end_is_in_order(cut):
+def test_messages_land_whole_in_their_stream_and_the_end_of_a_connection_is_in_order():
     async def serve(_reader, writer):
-        for start in range(0, len(STREAM), cut):
-            writer.write(STREAM[start : start + cut])
-            await asyncio.sleep(0)
+        writer.write(STREAM)
 
     async def run():
         sink = Sink()
@@ -75,23 +69,3 @@ def test_hostile_bytes_end_the_epoch_after_the_good_ones_and_the_next_one_goes_o
 def test_nobody_there_is_an_unavailable_source():
     with nobody() as address, pytest.raises(SourceUnavailable):
         epoch(receiver(address), Sink())
-
-
-def test_a_receiver_that_is_stopped_lands_what_had_arrived_and_does_not_wait_for_room():
-    async def run(server):
-        sink = Sink()
-        task = asyncio.create_task(receiver(f"127.0.0.1:{server.port}", framing="memx").run(sink, Resume(1)))
-        await until(lambda: len(sink.bodies) >= 4, "the securities", work=task)
-        changes = await asyncio.to_thread(server.change)
-        await until(lambda: len(sink.bodies) >= 5, "the changes", work=task)
-        sink.is_full = True
-        task.cancel()
-        await asyncio.wait([task], timeout=10)
-        return sink, changes, task.cancelled()
-
-    with MarketServer.start(framing=FRAMINGS["memx"], seed=1) as server:
-        sink, changes, stopped = asyncio.run(run(server))
-    assert stopped
-    assert sink.bodies[:4] == SECURITIES
-    assert len(sink.bodies[4]) == 20 + 21 * changes
-    assert sink.marks == []
