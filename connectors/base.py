@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # receivers must not import Spark
     from silverfold.connectors.common.transport import Address
     from silverfold.connectors.verification import ReferenceReader, SourceSubscription
 
+# The engine writes `Feed`, `Connector` and `Decoder` alone: any connector, with any of its feeds.
 Options_co = TypeVar("Options_co", bound=BaseModel, default=BaseModel, covariant=True)
 Table_co = TypeVar("Table_co", bound=Table, default=Table, covariant=True)
 OptionsT = TypeVar("OptionsT", bound=BaseModel, default=Any)
