@@ -106,11 +106,10 @@ class Epoch:
         self._session.receive_eof()
         return self._pull()
 
-    def stop(self, arrived: bytes) -> list[Frame]:
-        """Take the last bytes before we drop the connection ourselves. A partial frame is not an error then."""
-        frames = self.receive(arrived)
+    def stop(self) -> list[Frame]:
+        """Take the end when we drop the connection ourselves. A partial frame is not an error then."""
         self._stopping = True
-        return frames + self.receive_eof()
+        return self.receive_eof()
 
     def wait(self) -> float | None:
         """Return seconds until the next request is due; None when none is scheduled."""

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from random import Random
 
 from silverfold.conf.errors import SourceUnavailable
 from silverfold.connectors.base import FrameSink, Resume
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.circuit_breaker import CircuitBreaker
+from silverfold.connectors.common.read_loop import land_connection
 from silverfold.connectors.common.transport import Connection, connect, parse_address
 from silverfold.connectors.deephaven.options import DeephavenFeed
 from silverfold.connectors.deephaven.protocol.handshake import Expected
@@ -51,17 +54,16 @@ class DeephavenReceiver:
         timeout = self._feed.reconnect.connect_timeout
         connection = await connect(self._address, timeout=timeout, silent_after=self._silent_after)
         epoch = self._new_epoch()
+        read = partial(self._read, connection, epoch, sink, self._clock() + timeout)
         try:
-            await self._greet(connection, epoch, sink, self._clock() + timeout)
-            await self._converse(connection, epoch, sink)
+            await land_connection(connection, epoch, sink, read=read)
         except asyncio.CancelledError:
-            sink.take(epoch.stop(connection.arrived()))
+            sink.take(epoch.stop())
             raise
         except SourceUnavailable:
             await sink.land(epoch.receive_eof())
             raise
         finally:
-            await connection.close()
             broken_by = epoch.error.stream if epoch.error else None
             for stream in epoch.subscribed_streams:
                 if stream != broken_by:
@@ -81,35 +83,17 @@ class DeephavenReceiver:
             clock=self._clock,
         )
 
-    async def _greet(self, connection: Connection, epoch: Epoch, sink: FrameSink, until: float) -> None:
-        """Wait for the first frame, however its bytes are split. Silence is normal only after it."""
-        while not epoch.greeted:
-            try:
-                chunk = await connection.read(max(0.0, until - self._clock()))
-            except TimeoutError:
-                within = self._feed.reconnect.connect_timeout
-                raise SourceUnavailable(f"{self._address}: no first frame within {within:g} s") from None
-            await _land(epoch, chunk, sink)
-
-    async def _converse(self, connection: Connection, epoch: Epoch, sink: FrameSink) -> None:
-        chunk: bytes | None = None
-        while chunk != b"":
+    async def _read(self, connection: Connection, epoch: Epoch, sink: FrameSink, greeted_by: float) -> bytes:
+        """Read the next bytes, and send requests when they are due. Silence is normal only after the first frame."""
+        while epoch.greeted:
             requests, marks = epoch.requests()
             if marks:
                 await sink.land(marks)
                 connection.write(requests)
-            try:
-                chunk = await connection.read(epoch.wait())
-            except TimeoutError:
-                continue
-            await _land(epoch, chunk, sink)
-
-
-async def _land(epoch: Epoch, chunk: bytes, sink: FrameSink) -> None:
-    """Land the frames that a chunk completes; an empty chunk is the end.
-
-    Raises RemoteProtocolError if the chunk broke the epoch.
-    """
-    await sink.land(epoch.receive(chunk) if chunk else epoch.receive_eof())
-    if epoch.error is not None:
-        raise epoch.error
+            with suppress(TimeoutError):
+                return await connection.read(epoch.wait())
+        try:
+            return await connection.read(max(0.0, greeted_by - self._clock()))
+        except TimeoutError:
+            within = self._feed.reconnect.connect_timeout
+            raise SourceUnavailable(f"{self._address}: no first frame within {within:g} s") from None

@@ -16,8 +16,9 @@ from typing import Final
 import structlog
 
 from silverfold.conf.errors import SchemaError, SourceUnavailable
-from silverfold.connectors.base import FrameSink, Resume
-from silverfold.connectors.common.transport import Address, Connection, connect
+from silverfold.connectors.base import Frame, FrameSink, Resume
+from silverfold.connectors.common.read_loop import land_connection
+from silverfold.connectors.common.transport import Address, connect
 from silverfold.connectors.sbe.address import parse_place
 from silverfold.connectors.sbe.options import SbeFeed
 from silverfold.connectors.sbe.protocol.filepositions import furthest
@@ -71,21 +72,14 @@ class SbeReceiver:
         timeout = self._feed.reconnect.connect_timeout
         connection = await connect(address, timeout=timeout, silent_after=self._options.silent_after)
         landing = Landing(self._schema, Session(self._schema, self._framing), places=False, reported=self._reported)
-        try:
-            await self._begin(landing, sink, resume)
-            await _converse(connection, landing, sink)
-        except asyncio.CancelledError:
-            sink.take(landing.receive(connection.arrived()))
-            raise
-        finally:
-            await connection.close()
+        await land_connection(connection, landing, sink, first=self._first_frames(landing, resume))
 
     async def _from_file(self, path: Path, sink: FrameSink, resume: Resume) -> str | None:
         begins = furthest(resume.source_positions.values())
         session = Session(self._schema, self._framing, begins=begins)
         landing = Landing(self._schema, session, places=True, reported=self._reported)
         with GrowingFile(path, begins.offset, lacks=self._framing.padding - 1) as file:
-            await self._begin(landing, sink, resume)
+            await sink.land(self._first_frames(landing, resume))
             try:
                 ended = await self._follow(file, landing, sink)
             except SourceUnavailable:
@@ -121,10 +115,10 @@ class SbeReceiver:
             await asyncio.sleep(self._look)
         return True
 
-    async def _begin(self, landing: Landing, sink: FrameSink, resume: Resume) -> None:
+    def _first_frames(self, landing: Landing, resume: Resume) -> list[Frame]:
         frames = landing.begin(self._text, self._landed if self._landed is not None else resume.last_control)
         self._landed = self._text
-        await sink.land(frames)
+        return frames
 
     def _refresh_schema(self) -> None:
         """Reload the schema if it changed. An unusable one is logged once, and the previous schema stays in use."""
@@ -139,12 +133,3 @@ class SbeReceiver:
             if str(error) != self._refused:
                 log.warning("schema cannot be used", reason=str(error), goes_on_with=self._schema.version)
             self._refused = str(error)
-
-
-async def _converse(connection: Connection, landing: Landing, sink: FrameSink) -> None:
-    chunk: bytes | None = None
-    while chunk != b"":
-        chunk = await connection.read()
-        await sink.land(landing.receive(chunk) if chunk else landing.receive_eof())
-        if landing.error is not None:
-            raise landing.error

@@ -135,7 +135,7 @@ def test_updates_open_at_the_end_of_the_connection_are_marked_void():
 def test_our_own_stop_lands_what_is_whole_and_finds_no_fault_with_the_rest():
     epoch = subscribed()
     wire = sent(begin(1), rows(1), rows(1))
-    frames = epoch.stop(wire[:-5])
+    frames = epoch.receive(wire[:-5]) + epoch.stop()
     assert outline(frames) == [
         ("quotes", "snapshot", "begin"),
         ("quotes", "snapshot", "inside"),
