@@ -7,7 +7,6 @@ new id, so frames of an older subscription cannot be mistaken for the newer one'
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
@@ -16,6 +15,7 @@ from typing import Any
 from silverfold.conf.errors import LocalProtocolError, RemoteProtocolError, WireError
 from silverfold.connectors.base import Boundary, Frame, Kind, mark
 from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.common.bad_input import bad_input
 from silverfold.connectors.deephaven.options import DeephavenTable
 from silverfold.connectors.deephaven.protocol.messages import (
     BadFrame,
@@ -188,7 +188,7 @@ class Epoch:
         number = self._unknown_counts[event.template_id]
         if number != 10 ** (len(str(number)) - 1):  # marks 1, 10, 100, …: a server may send nothing else
             return []
-        return [mark("unknown template", template_id=event.template_id, count=number, body=_text(event.body))]
+        return [bad_input("unknown template", event.body, template_id=event.template_id, count=number)]
 
     def _land_update_frame(
         self, event: UpdateBegan | ColumnReceived | RowsRemovedReceived | UpdateEnded
@@ -237,20 +237,7 @@ class Epoch:
         self.error = RemoteProtocolError(str(error), stream=stream)
         if self._stopping:
             return []
-        return [
-            mark(
-                "bad frame",
-                stream=stream,
-                level="warning",
-                error_class=error.error_class,
-                reason=str(error),
-                body=_text(event.body),
-            )
-        ]
-
-
-def _text(body: bytes) -> str:
-    return b64encode(body).decode("ascii")
+        return [bad_input("bad frame", event.body, error, stream=stream, level="warning")]
 
 
 def _subscription_id(roles: Roles, body: bytes) -> int | None:

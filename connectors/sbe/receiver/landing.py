@@ -20,12 +20,12 @@ Marks are logged once they have landed.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Iterator
 from typing import Final
 
 from silverfold.conf.errors import RemoteProtocolError
 from silverfold.connectors.base import Boundary, Frame, Kind, mark
+from silverfold.connectors.common.bad_input import bad_input
 from silverfold.connectors.sbe.protocol.messages import BadBytes, MessageReceived, SequenceGap
 from silverfold.connectors.sbe.protocol.session import Session
 from silverfold.connectors.sbe.receiver.changed import what_changed
@@ -35,9 +35,6 @@ from silverfold.connectors.wire.sbe.schema.model import Body, Message, Schema
 
 _CUT_SHORT: Final = ("truncated", "short-frame", "count-range")
 """Error reasons for an input that ends inside a message."""
-
-_MAX_COPIED: Final = 1 << 16
-"""Maximum number of uncut bytes that a mark contains."""
 
 
 class Landing:
@@ -144,16 +141,8 @@ class Landing:
             yield mark("part of a message", level="warning", offset=event.begins, left=len(event.left))
 
     def _broken(self, event: BadBytes) -> Frame:
-        error, left = event.error, event.left
-        self.error = RemoteProtocolError(str(error))
-        return mark(
-            "bad bytes",
-            error_class=error.error_class,
-            reason=str(error),
-            offset=event.begins,
-            left=len(left),
-            body=b64encode(left[:_MAX_COPIED]).decode("ascii"),
-        )
+        self.error = RemoteProtocolError(str(event.error))
+        return bad_input("bad bytes", event.left, event.error, offset=event.begins, left=len(event.left))
 
 
 def deprecated(body: Body, path: str, version: int) -> Iterator[str]:

@@ -32,17 +32,13 @@ Marks are logged once they have landed. The secret of PAUTH never lands.
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections.abc import Sequence
-from typing import Final
 
 from silverfold.conf.errors import SilverfoldError, SourceRefused, WireError
 from silverfold.connectors.base import Boundary, Frame, Kind, mark
+from silverfold.connectors.common.bad_input import MOST_COPIED, bad_input
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
 from silverfold.connectors.sqlitecloud.protocol.messages import BadFrame, Notification
-
-_COPIED: Final = 1 << 16
-"""Maximum bytes of a bad frame copied into a mark."""
 
 
 def notification_frame(stream: str, notification: Notification) -> Frame:
@@ -100,7 +96,7 @@ def bad_notification(stream: str, error: WireError) -> Frame:
 
 def unreadable_frame(stream: str, notification: Notification) -> Frame:
     """Return the start of an unattributable notification as a frame of a table, which blocks that table there."""
-    return Frame(notification.frame[:_COPIED], Kind.DATA, Boundary.WHOLE, stream)
+    return Frame(notification.frame[:MOST_COPIED], Kind.DATA, Boundary.WHOLE, stream)
 
 
 def bad_frames(frames: Sequence[BadFrame]) -> list[Frame]:
@@ -110,6 +106,4 @@ def bad_frames(frames: Sequence[BadFrame]) -> list[Frame]:
 
 def bad_frame(octets: bytes, error: SilverfoldError) -> Frame:
     """Return the mark of input that cannot be parsed or attributed."""
-    body = b64encode(octets[:_COPIED]).decode("ascii")
-    reason = str(error)
-    return mark("bad frame", level="warning", error_class=error.error_class, reason=reason, size=len(octets), body=body)
+    return bad_input("bad frame", octets, error, level="warning", size=len(octets))

@@ -16,13 +16,13 @@ refused          ``status``, ``reason``, ``count``: requests since the last such
 
 from __future__ import annotations
 
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Final
 
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.base import Boundary, Frame, Kind, mark
+from silverfold.connectors.common.bad_input import bad_input
 from silverfold.connectors.sqlitecloud_webhooks.protocol.gate import Refusal
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.columns import MOST_COLUMNS, announcement
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.messages import column_names, parse_body, source_table
@@ -53,8 +53,8 @@ class Landing:
             members = parse_body(body)
             stream = source_table(members).stream
         except InvalidValue as error:
-            encoded = b64encode(body).decode("ascii")
-            return [mark("bad body", level="warning", reason=str(error), length=len(body), body=encoded)]
+            complete = len(body)  # nobody has it but us once it is accepted, and max_body_bytes is its bound
+            return [bad_input("bad body", body, most=complete, level="warning", reason=str(error), length=complete)]
         try:
             names = column_names(members)
         except InvalidValue:
