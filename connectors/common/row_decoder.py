@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from silverfold.conf.errors import NullKey, of_decoder
 from silverfold.connectors.base import Cut, CutStatistics, Decoder, TableT
 from silverfold.connectors.common.arrow_rows import ArrowRows, Step
+from silverfold.connectors.common.change_rows import error_rows
 from silverfold.transforms.changes import complete, struct_type
 
 
@@ -73,12 +74,7 @@ class EachFrame:
         except Exception as error:
             if frames.num_rows > 1:
                 return [changes for at in range(frames.num_rows) for changes in self._changes(frames.slice(at, 1))]
-            return [self._error_batch(frames["frame_seq"][0].as_py(), error)]
-
-    def _error_batch(self, position: int, error: Exception) -> pa.RecordBatch:
-        error_class, reason = of_decoder(error)
-        details = {"error_class": error_class, "reason": reason}
-        return pa.RecordBatch.from_pylist([{"frame_seq": position, "error": details}], self.type)
+            return [error_rows(self.type, frames["frame_seq"], [of_decoder(error)])]
 
 
 class UnfoldedDecoder(Decoder[TableT]):

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
+from silverfold.connectors.sqlitecloud.decoder.change_rows import NAMES
 
 from silverfold.conf.errors import InvalidValue, WireError
 from silverfold.conf.names import folded
 from silverfold.connectors.base import ControlFrame, Cut
 from silverfold.connectors.common.arrow_rows import ArrowRows
+from silverfold.connectors.common.change_rows import CHANGES_AT_ONCE, NAMES, ChangeRows, key_type
 from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
-from silverfold.connectors.sqlitecloud.decoder.change_rows import ERROR, NAMES, error_rows, without
 from silverfold.connectors.sqlitecloud_webhooks.options import WebhookFeed, WebhookTable
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.columns import (
     AnnouncedColumn,
@@ -25,9 +26,6 @@ from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.columns import (
     read_context,
 )
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.messages import Op, SourceTable, read_webhook
-
-_AT_ONCE: Final = 1 << 13
-"""Webhooks per batch."""
 
 
 class _Change(NamedTuple):
@@ -56,32 +54,30 @@ class ChangeReader:
     columns: tuple[AnnouncedColumn, ...]
     keys: tuple[str, ...]
     insert_absent: str
-    type: pa.Schema = field(init=False)
-    """Schema of the change rows, limited to what `transforms.changes` needs: its other columns are always NULL."""
+    rows: ChangeRows = field(init=False)
 
     def __post_init__(self) -> None:
         row = pa.struct([(column.name, column.arrow) for column, _ in self.columns])
-        key = pa.struct([row.field(name) for name in self.keys])
-        own = [("frame_seq", pa.int64()), ("ordinal", pa.int32()), ("op", pa.string()), ("key", key)]
-        object.__setattr__(self, "type", pa.schema([*own, ("row", row), ("present", NAMES), ("error", ERROR)]))
+        rows = ChangeRows(row, key_type(row, self.keys), omitted=frozenset({"old_key"}))
+        object.__setattr__(self, "rows", rows)
+
+    @property
+    def type(self) -> pa.Schema:
+        """Schema of the change rows."""
+        return self.rows.type
 
     def read(self, positions: Sequence[int], bodies: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
         """Yield the change rows of webhooks; one with ``error`` for each that cannot be decoded."""
-        for start in range(0, len(positions), _AT_ONCE):
+        for start in range(0, len(positions), CHANGES_AT_ONCE):
             changes: list[_Change] = []
             wrong: dict[int, WireError] = {}
-            for position, body in zip(
-                positions[start : start + _AT_ONCE], bodies[start : start + _AT_ONCE], strict=True
-            ):
+            part = slice(start, start + CHANGES_AT_ONCE)
+            for position, body in zip(positions[part], bodies[part], strict=True):
                 try:
                     changes += self._changes(position, body)
                 except WireError as error:
                     wrong[position] = error
-            if changes:
-                batch = self._batch(changes, wrong)
-                yield without(batch, wrong)
-            if wrong:
-                yield error_rows(list(wrong), list(wrong.values()), self.type)
+            yield from self.rows.whole_frames(self._batch(changes, wrong), wrong)
 
     def _changes(self, position: int, body: bytes) -> list[_Change]:
         where, webhook = read_webhook(body)
@@ -135,24 +131,21 @@ class ChangeReader:
         """Return the changes as one batch; add errors of values that do not fit to ``wrong``."""
         deleted = [change.op == "delete" for change in changes]
         pairs = list(zip(changes, deleted, strict=True))
-        cells: dict[str, pa.Array] = {}
+        cells: list[pa.Array] = []
         for column, _ in self.columns:
             is_key = column.name in self.keys
             sent = [None if is_delete and not is_key else each.row.get(column.name) for each, is_delete in pairs]
-            cells[column.name], errors = column.array(sent, sent=True)
+            array, errors = column.array(sent, sent=True)
+            cells.append(array)
             for index, error in errors.items():
                 wrong.setdefault(changes[index].position, error)
-        row, key = self.type.field("row").type, self.type.field("key").type
-        columns = [
+        return self.rows.batch(
             pa.array([each.position for each in changes], pa.int64()),
-            pa.array([each.ordinal for each in changes], pa.int32()),
             pa.array([each.op for each in changes], pa.string()),
-            pa.StructArray.from_arrays([cells[name] for name in self.keys], fields=list(key)),
-            pa.StructArray.from_arrays(list(cells.values()), fields=list(row), mask=pa.array(deleted)),
-            pa.array([each.present for each in changes], NAMES),
-            pa.nulls(len(changes), ERROR),
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=self.type)
+            cells,
+            ordinals=pa.array([each.ordinal for each in changes], pa.int32()),
+            present=pa.array([each.present for each in changes], NAMES),
+        )
 
 
 def _names_by_folded(columns: Iterable[AnnouncedColumn]) -> Mapping[str, str]:

@@ -25,6 +25,7 @@ from pyspark.sql.types import StructType
 from silverfold.conf.errors import SchemaDrift
 from silverfold.connectors.base import ControlFrame, Cut, CutStatistics, Decoder
 from silverfold.connectors.common.arrow_rows import ArrowRows
+from silverfold.connectors.common.change_rows import ChangeRows, error_rows, names_sent
 from silverfold.connectors.deephaven.decoder.assembly import NetChanges, assemble
 from silverfold.connectors.deephaven.decoder.blocks import (
     ERROR_COLUMN,
@@ -53,8 +54,6 @@ ROW_KEY = "_row_key"
 """Key column of every change row: the source's 64-bit row index."""
 
 _READ = ("frame_seq", "epoch", "body")
-_KEY = pa.struct([(ROW_KEY, pa.int64())])
-_ERROR = pa.struct([("error_class", pa.string()), ("reason", pa.string())])
 _RANGE = pa.schema(
     [("moment", pa.int64()), ("frame_seq", pa.int64()), ("first_key", pa.int64()), ("last_key", pa.int64())]
 )
@@ -145,7 +144,7 @@ def _assemble(frames: ArrowRows, reader: CutReader, step: _AssembleStep) -> Arro
     """Decode frames into pieces, bring the pieces of each block together, and assemble them into change rows."""
     cutting = _PieceStep(reader, frames.parts, by_update=step.by_update)
     pieces = _row_frames(frames).run(cutting, PIECE, *_READ)
-    return pieces.repartition("part", "updates", "block").run(step, step.schema)
+    return pieces.repartition("part", "updates", "block").run(step, step.rows.type)
 
 
 def _row_schema(columns: Iterable[SilverColumn]) -> pa.Schema:
@@ -270,17 +269,8 @@ class _AssembleStep:
         self.replaces, self.snapshot_end = cut.replaces, cut.snapshot_end
         self.upsert, self.by_update = upsert, by_update
         self.update_ends = np.array(cut.ends, np.int64) if at_ends else None
-        self.row = pa.struct([column.field for column in columns])
-        self.schema = pa.schema(
-            [
-                ("frame_seq", pa.int64()),
-                ("op", pa.string()),
-                ("key", _KEY),
-                ("row", self.row),
-                ("present", pa.list_(pa.string())),
-                ("error", _ERROR),
-            ]
-        )
+        row, key = pa.struct([column.field for column in columns]), pa.struct([(ROW_KEY, pa.int64())])
+        self.rows = ChangeRows(row, key, omitted=frozenset({"ordinal", "old_key"}))
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         wide: list[WideRange] = []
@@ -307,38 +297,21 @@ class _AssembleStep:
         return self._rows(rows, rows.position if self.update_ends is None else self.update_ends[rows.update])
 
     def _rows(self, rows: NetChanges, position: Longs) -> pa.RecordBatch:
-        count = len(rows.keys)
         of_snapshot = self.replaces & ((self.update_ends is None) | (position == self.snapshot_end))
         op = np.where(rows.inserted, np.where(of_snapshot, 3, 0), np.where(rows.deleted, 1, 2)).astype(np.int8)
         ops = pa.DictionaryArray.from_arrays(pa.array(op), pa.array([INSERT, DELETE, UPDATE, SNAPSHOT]))
-        key = pa.StructArray.from_arrays([pa.array(rows.keys)], fields=list(_KEY))
-        row = pa.StructArray.from_arrays(
-            rows.columns, fields=list(self.row), mask=pa.array(rows.deleted) if rows.deleted.any() else None
-        )
-        return pa.RecordBatch.from_arrays(
-            [pa.array(position), ops.cast(pa.string()), key, row, self._present(rows), pa.nulls(count, _ERROR)],
-            schema=self.schema,
-        )
+        positions, keys = pa.array(position), [pa.array(rows.keys)]
+        return self.rows.batch(positions, ops.cast(pa.string()), rows.columns, keys=keys, present=self._present(rows))
 
     def _present(self, rows: NetChanges) -> pa.Array:
         """Return the names of the columns sent, for existing rows that did not get all of them; else NULL."""
         updated = ~rows.inserted & ~rows.deleted
         partial = updated & ~np.logical_and.reduce(rows.sent) if rows.sent else np.zeros(len(rows.keys), np.bool_)
-        kind = pa.list_(pa.string())
-        if not partial.any():
-            return pa.nulls(len(partial), kind)
-        sent = np.packbits(np.stack([mask[partial] for mask in rows.sent], axis=1), axis=1)
-        distinct, which = np.unique(sent, axis=0, return_inverse=True)
-        names = [[name for name, bit in zip(self.names, np.unpackbits(mask), strict=False) if bit] for mask in distinct]
-        codes = np.zeros(len(partial), np.int64)
-        codes[partial] = which.reshape(-1)
-        return pa.array(names, kind).take(pa.array(codes, mask=~partial))
+        return names_sent(self.names, rows.sent, partial)
 
     def _error(self, runs: bytes, text: bytes) -> pa.RecordBatch:
-        position = int(np.frombuffer(runs, np.int64)[2])
         error_class, reason = text.decode().split("\0", 1)
-        empty = {"frame_seq": position, "error": {"error_class": error_class, "reason": reason}}
-        return pa.RecordBatch.from_pylist([empty], schema=self.schema)
+        return error_rows(self.rows.type, [int(np.frombuffer(runs, np.int64)[2])], [(error_class, reason)])
 
 
 def _piece_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, int, int, bytes, bytes, bytes]]:

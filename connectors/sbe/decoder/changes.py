@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.common.change_rows import Bools, ChangeRows, error_rows, key_type, names_sent
 from silverfold.connectors.sbe.decoder.layout import Layout, Source, column_options
 from silverfold.connectors.sbe.options import SbeTable
 from silverfold.connectors.sbe.protocol.operations import DELETE, INSERT, UPDATE, operations, unknown, unlisted, unnamed
@@ -26,13 +27,7 @@ from silverfold.connectors.wire.sbe.columnar.decode import column_reader
 from silverfold.connectors.wire.sbe.columnar.options import BLOCK_LENGTH, VERSION
 from silverfold.connectors.wire.sbe.schema.model import Schema
 
-Bools: TypeAlias = npt.NDArray[np.bool_]
 Longs: TypeAlias = npt.NDArray[np.int64]
-
-POSITION, ORDINAL = "_position", "_ordinal"
-_NAMES = pa.list_(pa.string())
-_ERROR = pa.struct([("error_class", pa.string()), ("reason", pa.string())])
-_NUMBERS = pa.schema([(POSITION, pa.int64()), (ORDINAL, pa.int32())])
 
 
 @dataclass(frozen=True)
@@ -68,14 +63,17 @@ class ChangeReader:
     schema: Schema
     table: SbeTable
     layout: Layout
-    type: pa.Schema = field(init=False)
-    """Schema of the change rows (`transforms.changes`), without the columns that are always NULL."""
+    rows: ChangeRows = field(init=False)
 
     def __post_init__(self) -> None:
         row = pa.struct(list(self.layout.row))
-        key = pa.struct([self.layout.row.field(name) for name in self.table.keys] or list(_NUMBERS))
-        columns = [("frame_seq", pa.int64()), ("ordinal", pa.int32()), ("op", pa.string()), ("key", key), ("row", row)]
-        object.__setattr__(self, "type", pa.schema([*columns, ("present", _NAMES), ("error", _ERROR)]))
+        rows = ChangeRows(row, key_type(row, self.table.keys), omitted=frozenset({"old_key"}))
+        object.__setattr__(self, "rows", rows)
+
+    @property
+    def type(self) -> pa.Schema:
+        """Schema of the change rows."""
+        return self.rows.type
 
     def read(self, positions: pa.Array, bodies: pa.Array) -> Iterator[pa.RecordBatch]:
         """Yield the change rows of frames, and one row with ``error`` for each unreadable message."""
@@ -85,8 +83,8 @@ class ChangeReader:
                 yield from self._changes(np.asarray(positions)[origin], rows.to_struct_array())
             if len(part.unread):
                 errors = reader.errors(bodies, part.unread)
-                frames = positions.take(pa.array(part.unread))
-                yield self._errors(frames, errors.column("error_class"), errors.column("message"))
+                found = zip(errors.column("error_class").to_pylist(), errors.column("message").to_pylist(), strict=True)
+                yield error_rows(self.type, positions.take(pa.array(part.unread)), found)
 
     def _changes(self, positions: Longs, messages: pa.Array) -> Iterator[pa.RecordBatch]:
         levels = self._levels(messages)
@@ -99,8 +97,10 @@ class ChangeReader:
         good = reduce(pc.and_, named.values(), known)
         sent = self._sent(levels, columns)
         if self.layout.lists_sent:
-            rows = rows._replace(columns=[*columns, self._lists(np.stack(sent, axis=1))])
-        yield self._batch(rows, self._present(sent) if self.table.keys else None).filter(good)
+            rows = rows._replace(columns=[*columns, self._names(sent, np.ones(len(message), np.bool_))])
+        present = self._present(rows, sent) if self.table.keys else None
+        batch = self.rows.batch(rows.positions, ops, rows.columns, ordinals=rows.ordinals, present=present)
+        yield batch.filter(good)
         yield from self._value_errors(rows, self.table.operation, known, unlisted)
         for name, which in named.items():
             yield from self._value_errors(rows, name, which, unnamed if name in self.table.keys else unknown)
@@ -129,42 +129,17 @@ class ChangeReader:
         )
         return ops, ops.is_valid()
 
-    def _batch(self, rows: Rows, present: pa.Array | None) -> pa.RecordBatch:
-        deleted = pc.equal(rows.ops, DELETE).fill_null(True)
-        kinds = self.type.field("row").type
-        row = pa.StructArray.from_arrays(rows.columns, fields=list(kinds), mask=deleted)
-        if self.table.keys:
-            key = [rows.columns[self.layout.row.get_field_index(name)] for name in self.table.keys]
-            present = pc.if_else(deleted, pa.scalar(None, _NAMES), present)
-        else:
-            key = [rows.positions, rows.ordinals]
-        keys = pa.StructArray.from_arrays(key, fields=list(self.type.field("key").type))
-        absent = pa.nulls(len(rows.ops), _NAMES) if present is None else present
-        errors = pa.nulls(len(rows.ops), _ERROR)
-        return pa.RecordBatch.from_arrays(
-            [rows.positions, rows.ordinals, rows.ops, keys, row, absent, errors], schema=self.type
-        )
-
     def _sent(self, levels: Sequence[Level], columns: Sequence[pa.Array]) -> list[Bools]:
         """Return, for each column, a mask of the rows whose message has it."""
         return [_sent(levels[s.level], s, column) for s, column in zip(self.layout.columns, columns, strict=True)]
 
-    def _present(self, sent: Sequence[Bools]) -> pa.Array:
-        """Return the names of the columns that each row's message has, or NULL if it has all."""
-        partial = ~np.logical_and.reduce(sent)
-        if not partial.any():
-            return pa.nulls(len(partial), _NAMES)
-        codes = np.zeros(len(partial), np.int64)
-        codes[partial] = np.arange(np.count_nonzero(partial))
-        lists = self._lists(np.stack([each[partial] for each in sent], axis=1))
-        return lists.take(pa.array(codes, mask=~partial))
+    def _present(self, rows: Rows, sent: Sequence[Bools]) -> pa.Array:
+        """Return the names of the columns that each row's message has, or NULL if it has all, or deletes the row."""
+        is_there = np.asarray(pc.not_equal(rows.ops, DELETE).fill_null(False))
+        return self._names(sent, is_there & ~np.logical_and.reduce(sent))
 
-    def _lists(self, chosen: Bools) -> pa.Array:
-        """Return, for each row, the names of its chosen columns."""
-        distinct, which = np.unique(np.packbits(chosen, axis=1), axis=0, return_inverse=True)
-        names = [source.name for source in self.layout.columns]
-        lists = [[name for name, bit in zip(names, np.unpackbits(mask), strict=False) if bit] for mask in distinct]
-        return pa.array(lists, _NAMES).take(pa.array(which.reshape(-1).astype(np.int64)))
+    def _names(self, sent: Sequence[Bools], of: Bools) -> pa.Array:
+        return names_sent([source.name for source in self.layout.columns], sent, of)
 
     @property
     def _checked_columns(self) -> list[Source]:
@@ -186,13 +161,7 @@ class ChangeReader:
         which = pc.invert(good)
         values = rows.columns[self.layout.row.get_field_index(name)].filter(which).to_pylist()
         reasons = [refusal(self.layout.message.name, name, value) for value in values]
-        classes = pa.array([error.error_class for error in reasons], pa.string())
-        yield self._errors(rows.positions.filter(which), classes, pa.array([str(e) for e in reasons], pa.string()))
-
-    def _errors(self, positions: pa.Array, classes: pa.Array, reasons: pa.Array) -> pa.RecordBatch:
-        errors = pa.StructArray.from_arrays([classes, reasons], fields=list(_ERROR))
-        others = [pa.nulls(len(errors), kind) for kind in self.type.types[1:-1]]
-        return pa.RecordBatch.from_arrays([positions.cast(pa.int64()), *others, errors], schema=self.type)
+        yield error_rows(self.type, rows.positions.filter(which), reasons)
 
 
 class Rows(NamedTuple):

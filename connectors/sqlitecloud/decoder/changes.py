@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 
 from silverfold.conf.errors import InvalidValue, WireError
-from silverfold.connectors.sqlitecloud.decoder.change_rows import CHANGES_AT_ONCE, NAMES, ChangeRows, error_rows
+from silverfold.connectors.common.change_rows import CHANGES_AT_ONCE, ChangeRows, error_rows, key_type
 from silverfold.connectors.sqlitecloud.decoder.notification_decode import NotificationDecoder
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.frame_access import notification_text, selected_rows
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
-from silverfold.connectors.sqlitecloud.protocol.landed.values import columns_of
+from silverfold.connectors.sqlitecloud.protocol.landed.values import Column, columns_of
 
 SNAPSHOT: Final = "snapshot"
 """The kind of a frame, and the operation of a change row, that belong to a snapshot."""
@@ -38,11 +38,14 @@ class ChangeReader:
     table: SqliteCloudTable
     options: SqliteCloudOptions
     snapshot_end: int | None = None
+    columns: tuple[Column, ...] = field(init=False)
     rows: ChangeRows = field(init=False)
 
     def __post_init__(self) -> None:
         columns = columns_of(self.described, self.table, self.options)
-        object.__setattr__(self, "rows", ChangeRows(columns, self.described.keys))
+        row = pa.struct([(column.name, column.arrow) for column in columns])
+        object.__setattr__(self, "columns", columns)
+        object.__setattr__(self, "rows", ChangeRows(row, key_type(row, self.described.keys)))
 
     @property
     def type(self) -> pa.Schema:
@@ -52,7 +55,7 @@ class ChangeReader:
     def read(self, positions: Sequence[int], kinds: Sequence[str], bodies: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
         """Yield the change rows of frames, in any order; one with ``error`` for each frame that cannot be decoded."""
         snapshot_end = -1 if self.snapshot_end is None else self.snapshot_end
-        notified = NotificationDecoder(self.rows, self.described, self.options, snapshot_end)
+        notified = NotificationDecoder(self.rows, self.columns, self.described, self.options, snapshot_end)
         for position, kind, body in zip(positions, kinds, bodies, strict=True):
             try:
                 if kind == SNAPSHOT:
@@ -60,7 +63,7 @@ class ChangeReader:
                 else:
                     notified.take(position, notification_text(body))
             except WireError as error:
-                yield error_rows([position], [error], self.type)
+                yield error_rows(self.type, [position], [error])
             if notified.size >= CHANGES_AT_ONCE:
                 yield from notified.batches()
         yield from notified.batches()
@@ -75,7 +78,7 @@ class ChangeReader:
             raise InvalidValue(detail, reason="other_columns")
         if not found.rows:
             return
-        pairs = zip(self.rows.columns, zip(*found.rows, strict=True), strict=True)
+        pairs = zip(self.columns, zip(*found.rows, strict=True), strict=True)
         typed = [column.array(cells, sent=False) for column, cells in pairs]
         for _, errors in typed:
             for error in errors.values():
@@ -83,8 +86,7 @@ class ChangeReader:
         count = len(found.rows)
         yield self.rows.batch(
             pa.array(np.full(count, position)),
-            pa.array(np.arange(count, dtype=np.int32)),
             pa.repeat(SNAPSHOT, count),
-            cells=[array for array, _ in typed],
-            present=pa.nulls(count, NAMES),
+            [array for array, _ in typed],
+            ordinals=pa.array(np.arange(count, dtype=np.int32)),
         )

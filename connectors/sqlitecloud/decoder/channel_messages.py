@@ -6,13 +6,14 @@ The rows are either the messages of a channel or, as a log, the changes of a tab
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from silverfold.conf.errors import InvalidValue, WireError
-from silverfold.connectors.sqlitecloud.decoder.change_rows import ERROR, error_rows
+from silverfold.connectors.common.change_rows import APPENDED_KEY, ChangeRows
 from silverfold.connectors.sqlitecloud.protocol.frame_access import notification_text
 from silverfold.connectors.sqlitecloud.protocol.landed.payload import (
     Change,
@@ -30,8 +31,6 @@ LOGGED: Final = pa.struct([(name, pa.string()) for name in ("sender", "op", "key
 """Columns of a log: the writing session; insert, update or delete; then, in JSON, the key, the old key of an update
 that moved its row, and the columns sent, NULL for a delete."""
 
-_KEY: Final = pa.struct([("_position", pa.int64()), ("_ordinal", pa.int32())])
-
 Cells: TypeAlias = Mapping[str, str | None]
 
 
@@ -40,38 +39,40 @@ class AddedRows:
     """Decoder of notifications into appended rows. Picklable.
 
     Args:
-        row: Columns of the rows.
+        row: Columns of the rows, all text.
         read: Returns the rows of a notification's text. Raises WireError.
     """
 
     row: pa.StructType
     read: Callable[[bytes], Sequence[Cells]]
-    type: pa.Schema = field(init=False)
-    """Schema of the change rows."""
 
-    def __post_init__(self) -> None:
-        own = [("frame_seq", pa.int64()), ("ordinal", pa.int32()), ("op", pa.string()), ("key", _KEY)]
-        object.__setattr__(self, "type", pa.schema([*own, ("row", self.row), ("error", ERROR)]))
+    @cached_property
+    def _rows(self) -> ChangeRows:
+        return ChangeRows(self.row, APPENDED_KEY, omitted=frozenset({"old_key", "present"}))
+
+    @property
+    def type(self) -> pa.Schema:
+        """Schema of the change rows."""
+        return self._rows.type
 
     def changes(self, positions: Sequence[int], bodies: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
         """Yield an insert for each row, and one row with ``error`` for each frame that cannot be decoded."""
-        inserts: list[dict[str, Any]] = []
-        errors = {}
+        inserts: list[tuple[int, int, Cells]] = []
+        errors: dict[int, WireError] = {}
         for position, body in zip(positions, bodies, strict=True):
             try:
                 rows = self.read(notification_text(body))
             except WireError as error:
                 errors[position] = error
             else:
-                inserts += (_insert(position, ordinal, row) for ordinal, row in enumerate(rows))
-        yield pa.RecordBatch.from_pylist(inserts, schema=self.type)
-        if errors:
-            yield error_rows(list(errors), list(errors.values()), self.type)
-
-
-def _insert(position: int, ordinal: int, row: Cells) -> dict[str, Any]:
-    key = {"_position": position, "_ordinal": ordinal}
-    return {"frame_seq": position, "ordinal": ordinal, "op": "insert", "key": key, "row": row}
+                inserts += ((position, ordinal, row) for ordinal, row in enumerate(rows))
+        batch = self._rows.batch(
+            pa.array([position for position, _, _ in inserts], pa.int64()),
+            pa.repeat("insert", len(inserts)),
+            [pa.array([row[name] for _, _, row in inserts], pa.string()) for name in self.row.names],
+            ordinals=pa.array([ordinal for _, ordinal, _ in inserts], pa.int32()),
+        )
+        yield from self._rows.whole_frames(batch, errors)
 
 
 def _message_rows(text: bytes) -> Sequence[Cells]:

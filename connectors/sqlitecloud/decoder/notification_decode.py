@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,11 +11,12 @@ from msgspec import UNSET
 from msgspec.structs import astuple
 
 from silverfold.conf.errors import InvalidValue, WireError
-from silverfold.connectors.sqlitecloud.decoder.change_rows import ChangeRows, error_rows, take_lists, without
+from silverfold.connectors.common.change_rows import ChangeRows, names_sent
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
 from silverfold.connectors.sqlitecloud.protocol.landed.payload import Change, TableUpdate, read_notification
 from silverfold.connectors.sqlitecloud.protocol.landed.typed_notification import compile_readers
+from silverfold.connectors.sqlitecloud.protocol.landed.values import Column
 
 _ChangeRow: TypeAlias = tuple[Any, ...]
 """One change: its operation, then the fields of a `typed_notification.Entry`. The values may be any JSON."""
@@ -30,9 +30,14 @@ class NotificationDecoder:
     """
 
     def __init__(
-        self, rows: ChangeRows, described: Description, options: SqliteCloudOptions, snapshot_end: int
+        self,
+        rows: ChangeRows,
+        columns: Sequence[Column],
+        described: Description,
+        options: SqliteCloudOptions,
+        snapshot_end: int,
     ) -> None:
-        self._rows, self._options, self._snapshot_end = rows, options, snapshot_end
+        self._rows, self._columns, self._options, self._snapshot_end = rows, columns, options, snapshot_end
         self._names, self._keys = described.names, described.keys
         self._known = frozenset(column.name for column in described.columns)
         self._key_indexes = [self._names.index(name) for name in self._keys]
@@ -68,9 +73,7 @@ class NotificationDecoder:
         errors: dict[int, WireError] = {}
         batch = self._batch(errors)
         self._clear()
-        yield without(batch, errors)
-        if errors:
-            yield error_rows(list(errors), list(errors.values()), self._rows.type)
+        yield from self._rows.whole_frames(batch, errors)
 
     def _clear(self) -> None:
         self._changes: list[_ChangeRow] = []
@@ -137,7 +140,7 @@ class NotificationDecoder:
         ops, *sent, sent_keys = zip(*self._changes, strict=True)
 
         def typed(at: int, values: list[Any]) -> pa.Array:
-            array, wrong = self._rows.columns[at].array(values, sent=True)
+            array, wrong = self._columns[at].array(values, sent=True)
             for index, error in wrong.items():
                 errors.setdefault(self._positions[index], error)
             return array
@@ -155,9 +158,9 @@ class NotificationDecoder:
         ]
         return self._rows.batch(
             pa.array(self._positions, pa.int64()),
-            pa.array(self._ordinals, pa.int32()),
             pa.array(ops, pa.string()),
-            cells=cells,
+            cells,
+            ordinals=pa.array(self._ordinals, pa.int32()),
             old_keys=before,
             present=self._present(ops, sent),
         )
@@ -166,9 +169,4 @@ class NotificationDecoder:
         """Return the known columns: for a partial update, those that were sent."""
         known = np.array([[cell is not UNSET for cell in column] for column in sent])
         partial = (np.array(ops) == "update") & ~known.all(axis=0) & (self._options.update_columns == "partial")
-        shapes: dict[tuple[bool, ...], int] = {}
-        codes = np.full(len(ops), -1)
-        codes[partial] = [
-            shapes.setdefault(shape, len(shapes)) for shape in zip(*known[:, partial].tolist(), strict=True)
-        ]
-        return take_lists([list(compress(self._names, shape)) for shape in shapes], codes)
+        return names_sent(self._names, list(known), partial)
