@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
-from silverfold.connectors.sqlitecloud.decoder.change_rows import NAMES
 
 from silverfold.conf.errors import InvalidValue, WireError
 from silverfold.conf.names import folded
