@@ -1,52 +1,112 @@
 """Runs a connector's server: an event loop in its own thread, from a listening socket until it is closed.
 
-Subclasses define what to start once the loop runs, and what to end before it stops.
+Subclasses serve one connection. The server accepts and counts connections, logs how each ends, and breaks them off.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 from abc import abstractmethod
-from collections.abc import Coroutine
-from typing import Any, Final, Self, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Final, Generic, Self, TypeVar
 
-from silverfold.conf.errors import SourceUnavailable
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from silverfold.conf.errors import SilverfoldError, SourceUnavailable
 from silverfold.connectors.common.closeable import Closeable
 
 _PENDING_CONNECTIONS: Final = 128
 
 _T = TypeVar("_T")
+_Connection = TypeVar("_Connection")
 
 
-class Server(Closeable):
+class Server(Closeable, Generic[_Connection]):
     """A running server. All public methods may be called from any thread. A context manager that closes on exit.
 
     Args:
         listening: Sockets on which clients connect, all at one port; closed with the server.
-        name: Name of the thread.
+        name: Beginning of the names of the thread and the log.
+        tls: Context for encryption; None for plain text.
     """
 
-    def __init__(self, *listening: socket.socket, name: str) -> None:
-        self._listening = listening
+    def __init__(self, *listening: socket.socket, name: str, tls: ssl.SSLContext | None = None) -> None:
+        self._listening, self._tls = listening, tls
         self.port: int = listening[0].getsockname()[1]
         """The TCP port it listens on."""
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"{name}-server", daemon=True)
+        self._log = structlog.get_logger(f"{name}.server")
+        self._accepting: list[asyncio.Server] = []
+        self._connections: dict[asyncio.Task[None], _Connection] = {}
+        """By the task that serves each."""
 
     @property
-    @abstractmethod
     def client_count(self) -> int:
         """Number of client connections."""
+        return len(self._connections)
+
+    def disconnect_all(self) -> None:
+        """Break the connection to every client, whatever its state; return when that is done. Clients may reconnect."""
+        if self._thread.is_alive():
+            self._wait_for(self._disconnect())
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve a connection, in `_serving`. Not called if `_open` accepts connections itself."""
 
     @abstractmethod
+    def _break_off(self, connection: _Connection) -> None:
+        """End a connection in whatever state; its task ends soon after."""
+
     async def _open(self) -> None:
         """Start serving. Called once, in the loop."""
+        self._accepting = [
+            await asyncio.start_server(self._serve, sock=each, ssl=self._tls) for each in self._listening
+        ]
 
-    @abstractmethod
     async def _shut(self) -> None:
         """End all connections and return once they have ended. Called once, in the loop."""
+        for each in self._accepting:
+            each.close()
+        await self._disconnect()
+
+    @contextmanager
+    def _serving(
+        self, connection: _Connection, peer: tuple[Any, ...], **details: object
+    ) -> Iterator[FilteringBoundLogger]:
+        """Count a connection, which the current task serves inside the block; log its beginning, and its end.
+
+        Yields:
+            The connection's log, with its details.
+        """
+        task: Any = asyncio.current_task()
+        self._connections[task] = connection
+        log = self._log.bind(client=f"{peer[0]}:{peer[1]}", **details)
+        log.info("client_connected")
+        try:
+            yield log
+            log.info("client_left")
+        except OSError as error:
+            log.info("client_left", reason=str(error))
+        except SilverfoldError as error:
+            log.warning("client_dropped", reason=str(error))
+        except Exception:
+            log.exception("client_failed")
+        finally:
+            del self._connections[task]
+
+    async def _disconnect(self, chosen: Callable[[_Connection], bool] = lambda _: True) -> None:
+        """Break off connections, and return once they have ended."""
+        ended = {task: each for task, each in self._connections.items() if chosen(each)}
+        for connection in ended.values():
+            self._break_off(connection)
+        if ended:
+            await asyncio.wait(ended)
 
     def close(self) -> None:
         """End all connections and the server. Idempotent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import typer
 from rich.console import Console
@@ -28,7 +28,7 @@ def announce(line: str) -> None:
 
 
 def change_visibly(
-    changers: Sequence[Changeable], rate: Rate, stop: threading.Event, server: Server | None = None
+    changers: Sequence[Changeable], rate: Rate, stop: threading.Event, server: Server[Any] | None = None
 ) -> int:
     """Make changes until the time is over or ``stop`` is set; return their number. A terminal shows the progress.
 

@@ -109,15 +109,12 @@ class ServedClient:
         self._overdue: asyncio.TimerHandle | None = None
         self._ended: asyncio.Future[None] = self._loop.create_future()
 
-    async def serve(self) -> Exception | None:
-        """Serve until the connection ends. Return the error that ended it; None when it was closed, by either side."""
+    async def serve(self) -> None:
+        """Serve until the connection is closed, by either side. Raise the error that ended it."""
         try:
             await until_first_ends(self._read(), self._process_work(), self._send(), self._ended)
-        except Exception as error:
-            return error
         finally:
             self._end()
-        return None
 
     def disconnect(self) -> None:
         """End the connection in whatever state; `serve` returns soon after."""

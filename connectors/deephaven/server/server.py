@@ -14,11 +14,9 @@ from __future__ import annotations
 import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from typing import Self
+from typing import Any, Self
 
-import structlog
-
-from silverfold.conf.errors import LocalProtocolError, SilverfoldError
+from silverfold.conf.errors import LocalProtocolError
 from silverfold.connectors.common.server_thread import Server, listen
 from silverfold.connectors.deephaven.protocol.binding import bind
 from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
@@ -33,21 +31,19 @@ _ENCODERS = 2
 _ACCEPT_RETRY_SECONDS = 0.1
 
 
-class TableServer(Server):
+class TableServer(Server[ServedClient]):
     """A running server. All methods may be called from any thread. Closes itself as a context manager."""
 
     def __init__(
         self, listening: socket.socket, roles: Roles, limits: Limits, max_clients: int, prefix_counts: PrefixCounts
     ) -> None:
-        super().__init__(listening, name="deephaven-server")
+        super().__init__(listening, name="deephaven")
         self._roles = roles
         self._limits = limits
         self._max_clients = max_clients
         self._prefix_counts = prefix_counts
         self._exports: dict[str, LiveTable] = {}
-        self._clients: dict[ServedClient, asyncio.Task[None]] = {}
         self._dropped = 0
-        self._log = structlog.get_logger("deephaven.server")
         self._encoders = ThreadPoolExecutor(_ENCODERS, thread_name_prefix="deephaven-encoder")
 
     @classmethod
@@ -87,11 +83,6 @@ class TableServer(Server):
         return cls(listen(host, port), roles, limits, max_clients, prefix_counts)._start()
 
     @property
-    def client_count(self) -> int:
-        """Number of connected clients."""
-        return len(self._clients)
-
-    @property
     def dropped_count(self) -> int:
         """Number of clients dropped because they were too slow."""
         return self._dropped
@@ -104,18 +95,13 @@ class TableServer(Server):
         """Stop exporting this name. Existing subscriptions continue."""
         self._exports.pop(name, None)
 
-    def disconnect_all(self) -> None:
-        """Break the connection to every client, whatever its state; return when that is done. Clients may reconnect."""
-        if self._thread.is_alive():
-            self._wait_for(self._disconnect_all())
-
     async def _open(self) -> None:
-        self._accepting = self._loop.create_task(self._accept())
+        self._accept_task = self._loop.create_task(self._accept())
 
     async def _shut(self) -> None:
-        self._accepting.cancel()
-        await asyncio.gather(self._accepting, return_exceptions=True)
-        await self._disconnect_all()
+        self._accept_task.cancel()
+        await asyncio.gather(self._accept_task, return_exceptions=True)
+        await super()._shut()
         self._encoders.shutdown()
 
     async def _accept(self) -> None:
@@ -126,12 +112,12 @@ class TableServer(Server):
                 self._log.warning("accept_failed", reason=str(error))
                 await asyncio.sleep(_ACCEPT_RETRY_SECONDS)
                 continue
-            if len(self._clients) >= self._max_clients:
-                self._log.warning("client_turned_away", client=f"{address[0]}:{address[1]}", clients=len(self._clients))
+            if self.client_count >= self._max_clients:
+                self._log.warning("client_turned_away", client=f"{address[0]}:{address[1]}", clients=self.client_count)
                 connection.close()
                 continue
             client = ServedClient(connection, self._session(), self._limits, self._encoders)
-            self._clients[client] = self._loop.create_task(self._serve(client, f"{address[0]}:{address[1]}"))
+            self._connections[self._loop.create_task(self._serve_client(client, address))] = client
 
     def _session(self) -> ServerSession:
         return ServerSession(
@@ -141,22 +127,13 @@ class TableServer(Server):
             prefix_counts=self._prefix_counts,
         )
 
-    async def _serve(self, client: ServedClient, address: str) -> None:
-        self._log.info("client_connected", client=address)
-        try:
-            ended = await client.serve()
-        finally:
-            del self._clients[client]
-        self._dropped += isinstance(ended, TooSlow)
-        if ended is None or isinstance(ended, OSError):
-            self._log.info("client_left", client=address, reason=str(ended or "closed"))
-        elif isinstance(ended, SilverfoldError):
-            self._log.warning("client_dropped", client=address, reason=str(ended))
-        else:
-            self._log.error("client_failed", client=address, exc_info=ended)
+    async def _serve_client(self, client: ServedClient, address: tuple[Any, ...]) -> None:
+        with self._serving(client, address):
+            try:
+                await client.serve()
+            except TooSlow:
+                self._dropped += 1
+                raise
 
-    async def _disconnect_all(self) -> None:
-        tasks = list(self._clients.values())
-        for client in self._clients:
-            client.disconnect()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    def _break_off(self, connection: ServedClient) -> None:
+        connection.disconnect()

@@ -15,9 +15,8 @@ import asyncio
 import socket
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Final, Self
-
-import structlog
 
 from silverfold.connectors.common.server_thread import Server, listen
 from silverfold.connectors.sbe.protocol.schemas import BUILTIN, feed_schema
@@ -30,14 +29,12 @@ MOST_UNSENT: Final = 4 << 20
 """Maximum number of unsent bytes before a client is dropped because it does not read."""
 
 
-class MarketServer(Server):
+class MarketServer(Server[tuple[asyncio.StreamWriter, FrameWriter]]):
     """A running server and context manager. All methods may be called from any thread."""
 
     def __init__(self, listening: socket.socket, market: Market, schema: Schema, framing: Framing) -> None:
-        super().__init__(listening, name="sbe-server")
+        super().__init__(listening, name="sbe")
         self._market, self._schema, self._framing = market, schema, framing
-        self._clients: dict[asyncio.StreamWriter, FrameWriter] = {}
-        self._log = structlog.get_logger("sbe.server")
 
     @classmethod
     def start(
@@ -63,55 +60,31 @@ class MarketServer(Server):
         schema = feed_schema(BUILTIN)
         return cls(listen(host, port), Market(schema, seed=seed, clock=clock), schema, framing)._start()
 
-    @property
-    def client_count(self) -> int:
-        """Number of connected clients."""
-        return len(self._clients)
-
     def change(self) -> int:
         """Generate one message and send it to every client; return its number of changes."""
 
         async def changed() -> int:
             update = self._market.change()
-            for client, writer in list(self._clients.items()):
+            for client, writer in list(self._connections.values()):
                 self._send(client, writer.write([update.body]))
             return update.changes
 
         return self._wait_for(changed())
 
-    def disconnect_all(self) -> None:
-        """Abort the connections of all clients, and wait until they are closed. Clients may reconnect."""
-
-        async def disconnected() -> None:
-            for client in list(self._clients):
-                client.transport.abort()
-            while self._clients:
-                await asyncio.sleep(0)
-
-        self._wait_for(disconnected())
-
-    async def _open(self) -> None:
-        self._accepting = await asyncio.start_server(self._serve, sock=self._listening[0])
+    def _break_off(self, connection: tuple[asyncio.StreamWriter, FrameWriter]) -> None:
+        connection[0].transport.abort()
 
     async def _shut(self) -> None:
-        self._accepting.close()
-        for client in self._clients:
+        self._accepting[0].close()
+        for client, _ in self._connections.values():
             client.close()  # buffered data is still sent
 
-    async def _serve(self, reader: asyncio.StreamReader, client: asyncio.StreamWriter) -> None:
-        writer = FrameWriter(self._framing, byte_order=self._schema.byte_order)
-        peer = client.get_extra_info("peername")
-        self._log.info("client_connected", client=f"{peer[0]}:{peer[1]}")
-        self._send(client, writer.write(list(self._market.greeting())))
-        self._clients[client] = writer
-        try:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        frames = FrameWriter(self._framing, byte_order=self._schema.byte_order)
+        with self._serving((writer, frames), writer.get_extra_info("peername")), closing(writer):
+            self._send(writer, frames.write(list(self._market.greeting())))
             while await reader.read(1 << 12):  # data from clients is ignored
                 pass
-        except OSError as error:
-            self._log.info("client_broke", client=f"{peer[0]}:{peer[1]}", reason=str(error))
-        finally:
-            del self._clients[client]
-            client.close()
 
     def _send(self, client: asyncio.StreamWriter, octets: bytes) -> None:
         client.write(octets)

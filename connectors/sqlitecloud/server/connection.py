@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, TypeVar
 
-import structlog
+from structlog.typing import FilteringBoundLogger
 
 from silverfold.conf.errors import InvalidValue, SourceRefused, WireError
 from silverfold.connectors.common.tasks import until_first_ends
@@ -97,47 +97,27 @@ _RECEIVED_AT_ONCE: Final = 1 << 16
 _Result = TypeVar("_Result")
 
 
-class Clients:
-    """All connections of a server. Used in its event loop, except for the counts.
+class Sessions:
+    """The sessions of a server's connections. Used in its event loop.
 
     Args:
         encrypted: Whether connections use TLS.
     """
 
-    def __init__(self, served: Served, log: structlog.typing.FilteringBoundLogger, *, encrypted: bool) -> None:
-        self.served, self.log, self.encrypted = served, log, encrypted
-        self.sessions: dict[str, ServedSession] = {}
-        """Sessions by uuid that have a main connection, or continue without one."""
-        self.open: dict[asyncio.Task[None], Connection] = {}
-        """Connections by the task that serves them."""
-
-    @property
-    def count(self) -> int:
-        """The number of connections."""
-        return len(self.open)
-
-    @property
-    def listening_count(self) -> int:
-        """The number of pub/sub connections."""
-        return sum(connection.listens for connection in list(self.open.values()))
-
-    async def disconnect(self, *, listeners_only: bool = False) -> None:
-        """Break connections, and wait until they have ended."""
-        ended = {task: each for task, each in self.open.items() if each.listens or not listeners_only}
-        for connection in ended.values():
-            connection.break_off()
-        if ended:
-            await asyncio.wait(ended)
+    def __init__(self, served: Served, *, encrypted: bool) -> None:
+        self.served, self.encrypted = served, encrypted
+        self.by_uuid: dict[str, ServedSession] = {}
+        """Sessions that have a main connection, or continue without one."""
 
     def release(self, session: ServedSession) -> None:
         """Forget a session with no connection to continue on; end its pub/sub connection, if any."""
         if not session.has_main and not (session.pubsub_only and session.has_pubsub):
-            self.sessions.pop(session.uuid, None)
+            self.by_uuid.pop(session.uuid, None)
             session.leave()
 
     def owner(self, ticket: PubSubTicket) -> ServedSession | None:
         """Return the session that issued a ticket, or None if it is invalid or PAUTH is refused."""
-        session = self.sessions.get(ticket.uuid)
+        session = self.by_uuid.get(ticket.uuid)
         right = session is not None and hmac.compare_digest(session.ticket.secret.encode(), ticket.secret.encode())
         return session if right and not self.served.behaviour.refuse_pauth else None
 
@@ -176,55 +156,33 @@ class Connection:
         await self.writer.drain()
 
 
-async def serve_client(clients: Clients, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def serve_client(sessions: Sessions, connection: Connection, log: FilteringBoundLogger) -> None:
     """Serve a connection until it ends."""
-    task = asyncio.current_task()
-    assert task is not None
-    host, port = writer.get_extra_info("peername")[:2]
-    connection = Connection(reader, writer, ServedSession(clients.served, ip=host))
-    clients.open[task] = connection
-    log = clients.log.bind(client=f"{host}:{port}", session=connection.session.uuid)
-    log.info("client_connected")
-    try:
-        await _serve(clients, connection, log)
-        log.info("client_left")
-    except OSError as error:
-        log.info("client_left", reason=str(error))
-    except WireError as error:
-        log.warning("client_dropped", reason=str(error))
-    except Exception:
-        log.exception("client_failed")
-    finally:
-        del clients.open[task]
-        writer.close()
-
-
-async def _serve(clients: Clients, connection: Connection, log: structlog.typing.FilteringBoundLogger) -> None:
     frames, session = connection.frames(), connection.session
-    clients.sessions[session.uuid] = session
+    sessions.by_uuid[session.uuid] = session
     try:
-        owner = await _serve_main(clients, connection, frames)
+        owner = await _serve_main(sessions, connection, frames)
     finally:
         await connection.in_thread(session.close)
         connection.thread.shutdown(wait=False)
         session.has_main = False
-        clients.release(session)
+        sessions.release(session)
     if owner is not None:
         log.info("client_listens", of=owner.uuid)
-        await _serve_pubsub(clients, connection, frames, owner)
+        await _serve_pubsub(sessions, connection, frames, owner)
 
 
 async def _serve_main(
-    clients: Clients, connection: Connection, frames: AsyncIterator[RawFrame]
+    sessions: Sessions, connection: Connection, frames: AsyncIterator[RawFrame]
 ) -> ServedSession | None:
     """Answer requests; return the session that this becomes the pub/sub connection of, None once the client leaves."""
-    behaviour, number = clients.served.behaviour, count(1)
+    behaviour, number = sessions.served.behaviour, count(1)
     try:
         async for frame in frames:
             if next(number) == behaviour.close_main_at:
                 connection.break_off()
                 return None
-            if (owner := await _answer(clients, connection, frame)) is not None:
+            if (owner := await _answer(sessions, connection, frame)) is not None:
                 return owner
     except WireError as error:
         await connection.send(encode_error(refusal(error)))
@@ -232,25 +190,25 @@ async def _serve_main(
     return None
 
 
-async def _answer(clients: Clients, connection: Connection, frame: RawFrame) -> ServedSession | None:
+async def _answer(sessions: Sessions, connection: Connection, frame: RawFrame) -> ServedSession | None:
     try:
         request = read_request(frame)
     except WireError as error:
         await connection.send(encode_error(refusal(error)))
         return None
     ticket = None if isinstance(request, bytes) else _ticket(request)
-    if ticket is not None and (owner := clients.owner(ticket)) is not None and owner is not connection.session:
+    if ticket is not None and (owner := sessions.owner(ticket)) is not None and owner is not connection.session:
         return owner
     answered = answer(connection.session, request)
     try:
-        await _send_answer(clients, connection, answered)
+        await _send_answer(sessions, connection, answered)
     finally:
         await connection.in_thread(answered.close)
     return None
 
 
-async def _send_answer(clients: Clients, connection: Connection, answered: Generator[bytes, None, None]) -> None:
-    last = clients.served.behaviour.close_main_after_chunk
+async def _send_answer(sessions: Sessions, connection: Connection, answered: Generator[bytes, None, None]) -> None:
+    last = sessions.served.behaviour.close_main_after_chunk
     sent = 0
     while (frame := await connection.in_thread(lambda: next(answered, None))) is not None:
         await connection.send(frame)
@@ -268,11 +226,11 @@ def _ticket(request: Statement) -> PubSubTicket | None:
 
 
 async def _serve_pubsub(
-    clients: Clients, connection: Connection, frames: AsyncIterator[RawFrame], owner: ServedSession
+    sessions: Sessions, connection: Connection, frames: AsyncIterator[RawFrame], owner: ServedSession
 ) -> None:
     """Send a session's notifications until either side ends the connection."""
     connection.listens = True
-    outbox = Outbox(clients.served.behaviour, encrypted=clients.encrypted)
+    outbox = Outbox(sessions.served.behaviour, encrypted=sessions.encrypted)
     outbox.answer(OK)
     owner.attach(outbox)
     try:
@@ -281,7 +239,7 @@ async def _serve_pubsub(
         )
     finally:
         owner.detach(outbox)
-        clients.release(owner)
+        sessions.release(owner)
 
 
 async def _break_off_closed(connection: Connection, outbox: Outbox) -> None:

@@ -20,26 +20,24 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import quote, urlencode
 
-import structlog
-
 from silverfold.conf.errors import ConfigError
 from silverfold.connectors.common.server_thread import Server, listen
 from silverfold.connectors.common.transport import Address, load_certificate
-from silverfold.connectors.sqlitecloud.server.connection import Clients, serve_client
+from silverfold.connectors.sqlitecloud.server.connection import Connection, Sessions, serve_client
 from silverfold.connectors.sqlitecloud.server.options import ServerOptions
 from silverfold.connectors.sqlitecloud.server.served_databases import Databases
 from silverfold.connectors.sqlitecloud.server.state import Credentials, Served, ServedSession
 
 
-class SqliteCloudServer(Server):
+class SqliteCloudServer(Server[Connection]):
     """A running server. Thread-safe; a context manager that closes on exit."""
 
     def __init__(
         self, listening: Sequence[socket.socket], served: Served, files: ExitStack, tls: ssl.SSLContext | None
     ) -> None:
-        super().__init__(*listening, name="sqlitecloud-server")
-        self._served, self._files, self._tls = served, files, tls
-        self._clients = Clients(served, structlog.get_logger("sqlitecloud.server"), encrypted=tls is not None)
+        super().__init__(*listening, name="sqlitecloud", tls=tls)
+        self._served, self._files = served, files
+        self._sessions = Sessions(served, encrypted=tls is not None)
 
     @classmethod
     def start(
@@ -74,14 +72,9 @@ class SqliteCloudServer(Server):
         return server._start()
 
     @property
-    def client_count(self) -> int:
-        """The number of connections, pub/sub ones included."""
-        return self._clients.count
-
-    @property
     def listening_count(self) -> int:
         """The number of pub/sub connections."""
-        return self._clients.listening_count
+        return sum(connection.listens for connection in list(self._connections.values()))
 
     def address(self, database: str, *, apikey: str | None = None) -> str:
         """Return the connection string for clients; without credentials, unless given."""
@@ -102,29 +95,23 @@ class SqliteCloudServer(Server):
         self._files.callback(session.close)
         return session
 
-    def disconnect_all(self) -> None:
-        """Break every connection and wait until that is done. Clients may reconnect, to new sessions."""
-        self._wait_for(self._clients.disconnect())
-
     def disconnect_listeners(self) -> None:
         """Break only the pub/sub connections and wait until that is done."""
-        self._wait_for(self._clients.disconnect(listeners_only=True))
+        self._wait_for(self._disconnect(lambda connection: connection.listens))
 
     def close(self) -> None:
         """End all connections and the server; leave single files behind. Idempotent."""
         super().close()
         self._files.close()
 
-    async def _open(self) -> None:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await serve_client(self._clients, reader, writer)
+    def _break_off(self, connection: Connection) -> None:
+        connection.break_off()
 
-        self._accepting = [await asyncio.start_server(serve, sock=each, ssl=self._tls) for each in self._listening]
-
-    async def _shut(self) -> None:
-        for each in self._accepting:
-            each.close()
-        await self._clients.disconnect()
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = writer.get_extra_info("peername")
+        connection = Connection(reader, writer, ServedSession(self._served, ip=peer[0]))
+        with self._serving(connection, peer, session=connection.session.uuid) as log, closing(writer):
+            await serve_client(self._sessions, connection, log)
 
 
 def _port(listening: socket.socket) -> int:
