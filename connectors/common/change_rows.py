@@ -62,6 +62,7 @@ class ChangeRows:
 
         Args:
             positions: int64, of the frame of each change.
+            ops: Without nulls.
             cells: The values of each column, a delete's key included.
             ordinals: int32.
             keys: The values of each key column; by default those of the same columns, or of an appended row.
@@ -77,7 +78,7 @@ class ChangeRows:
             "op": ops,
             "key": _struct(self.key, keys),
             "old_key": old_keys and _struct(self.key, old_keys, mask=_is_same_key(keys, old_keys)),
-            "row": _struct(self.row, cells, mask=pc.equal(ops, "delete").fill_null(True)),
+            "row": _struct(self.row, cells, mask=pc.equal(ops, "delete")),
             "present": present,
         }
         return _batch(self.type, len(ops), columns)
@@ -133,7 +134,7 @@ def names_sent(names: Sequence[str], sent: Sequence[Bools], of: Bools) -> pa.Arr
 
 def _batch(schema: pa.Schema, count: int, columns: Mapping[str, pa.Array | None]) -> pa.RecordBatch:
     """Return a batch in which absent columns are NULL."""
-    arrays = [columns.get(each.name) for each in schema]
+    arrays = [columns.get(name) for name in schema.names]
     full = [pa.nulls(count, kind) if array is None else array for array, kind in zip(arrays, schema.types, strict=True)]
     return pa.RecordBatch.from_arrays(full, schema=schema)
 

@@ -99,6 +99,7 @@ class ChangeReader:
         if self.layout.lists_sent:
             rows = rows._replace(columns=[*columns, self._names(sent, np.ones(len(message), np.bool_))])
         present = self._present(rows, sent) if self.table.keys else None
+        ops = ops.fill_null(DELETE)  # unknown ones become errors, not changes
         batch = self.rows.batch(rows.positions, ops, rows.columns, ordinals=rows.ordinals, present=present)
         yield batch.filter(good)
         yield from self._value_errors(rows, self.table.operation, known, unlisted)
