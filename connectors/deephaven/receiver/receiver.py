@@ -14,8 +14,7 @@ from random import Random
 
 from silverfold.conf.errors import SourceUnavailable
 from silverfold.connectors.base import FrameSink, Resume
-from silverfold.connectors.common.backoff import Backoff
-from silverfold.connectors.common.circuit_breaker import CircuitBreaker
+from silverfold.connectors.common.backoff import Backoff, CircuitBreaker
 from silverfold.connectors.common.read_loop import land_connection
 from silverfold.connectors.common.transport import Connection, connect, parse_address
 from silverfold.connectors.deephaven.options import DeephavenFeed

@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from silverfold.conf.errors import WireError
 from silverfold.connectors.base import Boundary, Frame, Kind, mark
-from silverfold.connectors.common.backoff import Backoff
-from silverfold.connectors.common.circuit_breaker import CircuitBreaker
+from silverfold.connectors.common.backoff import Backoff, CircuitBreaker
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.frame_access import message_stream
 from silverfold.connectors.sqlitecloud.protocol.landed.payload import (

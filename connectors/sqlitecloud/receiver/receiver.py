@@ -16,8 +16,7 @@ from typing import Final
 
 from silverfold.conf.errors import SilverfoldError, SourceRefused, SourceUnavailable, StatementRefused
 from silverfold.connectors.base import Frame, FrameSink, Kind, Resume, mark
-from silverfold.connectors.common.backoff import Backoff
-from silverfold.connectors.common.circuit_breaker import CircuitBreaker
+from silverfold.connectors.common.backoff import Backoff, CircuitBreaker
 from silverfold.connectors.sqlitecloud.client.address import connection_settings
 from silverfold.connectors.sqlitecloud.client.client import Client, connect
 from silverfold.connectors.sqlitecloud.client.settings import ConnectionSettings

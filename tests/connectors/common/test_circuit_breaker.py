@@ -1,5 +1,4 @@
-from silverfold.connectors.common.backoff import Backoff
-from silverfold.connectors.common.circuit_breaker import CircuitBreaker
+from silverfold.connectors.common.backoff import Backoff, CircuitBreaker
 from tests.support.chance import Clock, Highest
 
 

@@ -10,7 +10,6 @@ from random import Random
 
 from silverfold.connectors.base import Feed, Frame
 from silverfold.connectors.common.backoff import Backoff
-from silverfold.connectors.common.circuit_breaker import CircuitBreaker
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.connection import PubSubStream
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_rowset

@@ -6,8 +6,7 @@ from random import Random
 import pytest
 
 from silverfold.conf.errors import WireError
-from silverfold.connectors.common.backoff import Backoff
-from silverfold.connectors.common.circuit_breaker import CircuitBreaker
+from silverfold.connectors.common.backoff import Backoff, CircuitBreaker
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_json
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
