@@ -73,7 +73,7 @@ class SbeTable(Table):
     with_: tuple[Name, ...] | None = Field(default=None, alias="with")
     """With ``group``: columns that rows take from what encloses the entries; by default all fields."""
     groups: Literal["arrays", "omit"] = "arrays"
-    """Groups inside become columns of ``arrays``, or nothing with ``omit``."""
+    """Groups inside become columns of ``arrays``, or nothing with ``omit``. No column holds a group without members."""
     decimals: bool = False
     """Composites of a mantissa and a constant exponent from -38 to 0 become decimals, not structs."""
     timestamps: bool = False

@@ -28,8 +28,10 @@ def problems_of(schema: Schema, name: str, table: SbeTable) -> Iterator[Problem]
     try:
         layout = layout_of(schema, message, table)
     except SchemaError as error:
-        setting = "with" if error.detail.startswith("with") else "group"
-        yield Problem(f"{key}.{setting}", list(table.with_ or ()) if setting == "with" else table.group, error.detail)
+        found = {"with": list(table.with_ or ()), "groups": table.groups, "group": table.group}
+        setting = next((name for name in found if error.detail.startswith(f"{name}: ")), "group")
+        allowed = f"omit: {error.detail.removeprefix('groups: ')}" if setting == "groups" else error.detail
+        yield Problem(f"{key}.{setting}", found[setting], allowed)
         return
     yield from _column_problems(layout, key, table)
 

@@ -84,7 +84,8 @@ def layout_of(schema: Schema, message: Message, table: SbeTable) -> Layout:
     """Return the columns of a table.
 
     Raises:
-        SchemaError: The message has no such group, or ``with`` names a column that does not enclose it.
+        SchemaError: The message has no such group, ``with`` names a column that does not enclose it, or a column of
+            ``groups`` would hold a group without members.
     """
     kind: Any = pa.struct(list(arrow_schema(schema, message.name, column_options(table, shapes=False))))
     levels, since = [_sources(message, 0, kind)], 0
@@ -99,6 +100,10 @@ def layout_of(schema: Schema, message: Message, table: SbeTable) -> Layout:
         levels.append(_sources(group, depth, kind))
     levels[:-1] = [[each for each in level if not _is_list(each)] for level in levels[:-1]]
     levels[-1] = [source for source in levels[-1] if table.groups == "arrays" or not _is_group(body, source)]
+    empty = next((source.element for source in levels[-1] if _holds_empty_struct(source.type)), None)
+    if empty is not None:
+        where = ".".join((message.name, *table.path, empty))
+        raise SchemaError(f"groups: {where} is or has a group without members, which no column holds", file=schema.file)
     *enclosing, inner = _named(levels, [message.name, *table.path], since)
     outer = [source for level in enclosing for source in level]
     return Layout(message, (*_chosen(outer, table, message, schema), *inner), lists_sent=table.absent == "listed")
@@ -124,6 +129,14 @@ def _is_group(body: Body, source: Source) -> bool:
 
 def _is_list(source: Source) -> bool:
     return not source.ends and bool(pa.types.is_list(source.type))
+
+
+def _holds_empty_struct(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind):
+        return _holds_empty_struct(kind.value_type)
+    if not pa.types.is_struct(kind):
+        return False
+    return not kind.num_fields or any(_holds_empty_struct(field.type) for field in kind)
 
 
 def _named(levels: Sequence[Sequence[Source]], names: Sequence[str], since: int) -> list[list[Source]]:

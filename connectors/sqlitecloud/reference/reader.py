@@ -31,6 +31,7 @@ from silverfold.connectors.verification import ReferenceChange
 NUMBERS: Final = ("_position", "_ordinal")
 """The columns that identify a row in a table of messages."""
 
+_OPERATIONS = ("INSERT", "UPDATE", "DELETE")
 _SELECTED: Final = b"*/%"
 
 
@@ -227,11 +228,18 @@ def _split_entry(entry: Any) -> tuple[Any, list[Any] | None, list[tuple[str, Any
     rest = list(entry)
     op = _take(rest, "sqlite_type", lambda _: True) or _take(rest, "type", lambda _: True)
     old_key = _take(rest, "sqlite_pk_value", _is_list) or _take(rest, "pv", _is_list)
-    if op is None or op[1] not in ("INSERT", "UPDATE", "DELETE"):
+    if op is None or op[1] not in _OPERATIONS:
+        _refuse("unknown_op")
+    if (op[0], old_key and old_key[0]) == ("sqlite_type", "pv") and _has_operation(rest):
         _refuse("unknown_op")
     if len({name for name, _ in rest}) < len(rest):
         _refuse("duplicate_column")
     return op[1], old_key and old_key[1], rest
+
+
+def _has_operation(rest: list[tuple[str, Any]]) -> bool:
+    """Return whether the older word is an operation too: then the newer one may be a column."""
+    return any(name == "type" and value in _OPERATIONS for name, value in rest)
 
 
 def _take(members: list[tuple[str, Any]], name: str, fits: Any) -> tuple[str, Any] | None:

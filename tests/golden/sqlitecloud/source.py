@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from silverfold.connectors.base import Feed, Frame
-from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.common.backoff import Backoff, CircuitBreaker
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.connection import PubSubStream
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_rowset

@@ -7,7 +7,8 @@ Two vocabularies are read, word by word; a text may mix them. Each word is looke
     in an entry   operation   sqlite_type       type      INSERT, UPDATE or DELETE; the first of that name counts
                   old key     sqlite_pk_value   pv        a list: no column holds one
 
-All other members of an entry are columns, even if named like a reserved word. An absent column is not NULL. Integers
+All other members of an entry are columns, even if named like a reserved word. An entry with ``pv`` in which both
+``sqlite_type`` and ``type`` are operations is refused: either may be a column. An absent column is not NULL. Integers
 are exact, however large; other numbers are doubles, like SQLite's reals: overflow gives infinity.
 """
 
@@ -205,6 +206,8 @@ def _read_entry(entry: Json, number: int) -> tuple[Json, dict[str, Json], list[J
     if type(entry) is not Members:
         _refuse("entry_not_an_object", "an entry is a JSON object", number)
     columns = dict(entry)
+    if "sqlite_type" in columns and _names_two_operations(entry):
+        _refuse("unknown_op", "type and sqlite_type are both operations, and the old key is called pv", number)
     if len(columns) < len(entry):
         return _read_repetitive_entry(entry, number)
     word = columns.pop("sqlite_type" if "sqlite_type" in columns else "type", _ABSENT)
@@ -212,6 +215,13 @@ def _read_entry(entry: Json, number: int) -> tuple[Json, dict[str, Json], list[J
         if type(columns.get(name)) is list:
             return word, columns, columns.pop(name)
     return word, columns, None
+
+
+def _names_two_operations(entry: Members) -> bool:
+    """Return whether an entry in the older words may have a column called ``sqlite_type`` that holds an operation."""
+    lists = {name for name, value in entry if type(value) is list}
+    is_old = "pv" in lists and "sqlite_pk_value" not in lists
+    return is_old and any(name == "type" and type(value) is str and value in _OPS for name, value in entry)
 
 
 def _read_repetitive_entry(entry: Members, number: int) -> tuple[Json, dict[str, Json], list[Json] | None]:

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
-from silverfold.conf.errors import WireError
+from silverfold.conf.errors import SchemaError, WireError
 from silverfold.connectors.sbe.decoder.changes import ChangeReader
 from silverfold.connectors.sbe.decoder.layout import layout_of
 from silverfold.connectors.sbe.options import SbeTable
@@ -133,7 +133,10 @@ def test_messages_of_any_schema_become_what_they_are_read_as_plainly(data):
     settings["text"] = "replace"
     settings["unknown_values"] = data.draw(st.sampled_from(["keep", "error"]))
     made = table(template=name, **settings)
-    columns = layout_of(schema, schema.messages[name], made).row.names
+    try:
+        columns = layout_of(schema, schema.messages[name], made).row.names
+    except SchemaError:  # an array would hold a group without members
+        reject()
     assume(columns)
     if data.draw(st.booleans()):
         made = table(template=name, keys=columns[:1], **settings)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from silverfold.conf.errors import SchemaError
+from silverfold.connectors.base import Problem
+from silverfold.connectors.sbe.decoder.checks import problems_of
 from silverfold.connectors.sbe.decoder.layout import layout_of
 from tests.support.sbe.basics import message_of
 from tests.support.sbe.feed import table
@@ -53,3 +55,16 @@ def test_what_a_message_does_not_have_is_refused_by_name(settings, message):
     (name,) = NESTED.messages
     with pytest.raises(SchemaError, match=message):
         layout_of(NESTED, NESTED.messages[name], table(template=name, **settings))
+
+
+def test_a_group_without_members_is_omitted_or_refused_by_name_unless_its_entries_are_the_rows():
+    inside = '<group name="outer" id="2"><field name="b" id="3" type="uint8"/><group name="inner" id="4"/></group>'
+    schema = message_of(f'<field name="a" id="1" type="uint8"/>{inside}')
+    (name,) = schema.messages
+
+    allowed = f"omit: {name}.outer is or has a group without members, which no column holds"
+    refused = problems_of(schema, "t", table(template=name))
+    assert list(refused) == [Problem("tables.t.groups", "arrays", allowed)]
+
+    assert list(problems_of(schema, "t", table(template=name, groups="omit"))) == []
+    assert layout_of(schema, schema.messages[name], table(template=name, group="outer.inner")).row.names == ["a", "b"]

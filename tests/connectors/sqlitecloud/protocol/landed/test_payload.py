@@ -105,6 +105,8 @@ HEAD = b'{"channel":"t","type":"TABLE","pk":["id"],"payload":['
         (b'{"type":"INSERT","id":1,"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "invalid_json"),
         (b'{"type":"INSERT","id":1,"a":' + b"9" * 5_000 + b"}", "invalid_json"),
         (b'{"type":{},"id":1}', "unknown_op"),
+        (b'{"type":"UPDATE","id":6,"sqlite_type":"DELETE","a":"moved","pv":[5]}', "unknown_op"),
+        (b'{"sqlite_type":"DELETE","type":"x","type":"INSERT","pv":[5]}', "unknown_op"),
         (b"[]", "entry_not_an_object"),
         (b'"x"', "entry_not_an_object"),
     ],
