@@ -43,11 +43,11 @@ from silverfold.transforms.merge import (
     POSITION,
     SOURCE,
     Recorded,
+    committing,
     create_empty,
     merge_into,
     overwrite,
     plainly_typed,
-    run_once,
     same_key,
 )
 from silverfold.transforms.sql import path_table, quoted
@@ -367,13 +367,10 @@ def _merge(
     compared = versions.schema if replaces else T.StructType([versions.schema[END]])
     differs = f"NOT ({comparable_sql(compared, 't')} <=> {comparable_sql(compared, 's')})"
     assignments = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in compared.names)
-    run_once(
-        plainly_typed(versions) if new else versions,
-        f"""
+    statement = f"""
         {merge_into(path_table(path), new)} USING {SOURCE} AS s ON {same_key(keys)} AND t.{START} = s.{START}
         WHEN MATCHED AND {differs} THEN UPDATE SET {assignments}
         WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})
-        """,
-        recorded,
-        options,
-    )
+        """
+    with committing(plainly_typed(versions) if new else versions, recorded, options) as session:
+        session.sql(statement).collect()

@@ -241,7 +241,7 @@ def track_moves(
     existence = _key_existence(touched, None if replaces else current)
     judged = F.lit(False) if op_code is None else is_judged(op_code)
     run = _Run(upsert, record_moments)
-    steps = concerned.withColumn("judged", judged)
+    steps = concerned.withColumn("is_counted", judged)
     found = caches.enter_context(cached(_run(run, steps, existence, replaces=replaces)))
     of_changes = found.where("ordinal >= 0").select(*_IDENTITY, "number", "root")
     return TrackedChanges(
@@ -255,23 +255,23 @@ def track_moves(
 def _key_existence(touched: DataFrame, current: DataFrame | None) -> DataFrame:
     """Return each touched key, and whether a row existed there before the cut."""
     if current is None:
-        return touched.withColumn("stood", F.lit(False))
+        return touched.withColumn("existed", F.lit(False))
     keys = current.select(as_struct(struct_type(touched, "key")).alias("key"), F.lit(True).alias("found"))
-    return touched.join(keys, "key", "left").select("key", F.col("found").isNotNull().alias("stood"))
+    return touched.join(keys, "key", "left").select("key", F.col("found").isNotNull().alias("existed"))
 
 
 def _run(run: _Run, concerned: DataFrame, existence: DataFrame, *, replaces: bool) -> DataFrame:
     """Run the tracker. Return one row per change and one per key state, distinguished by ``ordinal``."""
     key = concerned.schema["key"].dataType
     steps = (
-        concerned.select(*_IDENTITY, "op", "key", "old_key", "judged")
+        concerned.select(*_IDENTITY, "op", "key", "old_key", "is_counted")
         .join(existence, "key")
-        .join(existence.select(F.col("key").alias("old_key"), F.col("stood").alias("old_stood")), "old_key", "left")
+        .join(existence.select(F.col("key").alias("old_key"), F.col("existed").alias("old_existed")), "old_key", "left")
     )
     first = [F.col("op") != SNAPSHOT] if replaces else []
     in_order = steps.repartition(1).sortWithinPartitions(*first, *_IDENTITY)
     found = T.StructType().add("frame_seq", T.LongType()).add("ordinal", T.IntegerType()).add("number", T.LongType())
-    names = ["op", "key", "old_key", "stood", "old_stood", "judged"]
+    names = ["op", "key", "old_key", "existed", "old_existed", "is_counted"]
     kind = found.add("root", key).add("key", key).add(OP_HISTORY, T.StringType())
     return in_order.select(*_IDENTITY, *names).mapInArrow(run, kind)
 
@@ -306,7 +306,7 @@ _ResultRow: TypeAlias = tuple[int, int, int | None, Key | None, Key | None, str]
 def _track_row(tracker: RowTracker, row: Mapping[str, Any]) -> _ResultRow:
     old_key = None if row["old_key"] is None else tuple(row["old_key"].values())
     key = tuple(row["key"].values())
-    existed = (row["stood"], bool(row["old_stood"]), row["judged"])
+    existed = (row["existed"], bool(row["old_existed"]), row["is_counted"])
     number = tracker.track(Step(row["frame_seq"], row["op"], key, old_key, *existed))
     return row["frame_seq"], row["ordinal"], number, tracker.root(number), key, ""
 

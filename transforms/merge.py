@@ -33,7 +33,7 @@ USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _SUBSTITUTE = "spark.sql.variable.substitute"
 
 SOURCE = "silverfold_net_rows"
-"""Name of the rows in a statement for `run_once`."""
+"""Name of the rows in a statement within `committing`."""
 
 AT_HAND = {"spark.databricks.delta.merge.materializeSource": "none"}
 """For a statement with its rows embedded in the plan: each use sees the same rows without materialising them."""
@@ -133,7 +133,8 @@ def merge(
         WHEN MATCHED AND {newer} THEN UPDATE SET {", ".join([*assignments, f"{POSITION} = s.{POSITION}"])}
         WHEN NOT MATCHED AND s.{OP} IN ({", ".join(map(repr, _beginning(upsert)))}) THEN {_insert(columns)}
         """
-    run_once(plainly_typed(net) if new else net, statement, recorded, options)
+    with committing(plainly_typed(net) if new else net, recorded, options) as session:
+        session.sql(statement).collect()
 
 
 def replace(
@@ -155,18 +156,15 @@ def replace(
     values = [name for name in columns if name not in keys]
     before = {name: "NULL" if name in new else f"t.{quoted(name)}" for name in values}
     differs = " OR ".join(f"NOT ({before[name]} <=> s.{quoted(name)})" for name in values) or "FALSE"
-    run_once(
-        plainly_typed(net) if new else net,
-        f"""
+    statement = f"""
         {merge_into(target, new)} USING {SOURCE} AS s ON {same_key(keys)}
         WHEN MATCHED AND ({differs}) THEN
           UPDATE SET {", ".join(f"{quoted(name)} = s.{quoted(name)}" for name in [*values, POSITION])}
         WHEN NOT MATCHED THEN {_insert(columns)}
         WHEN NOT MATCHED BY SOURCE THEN DELETE
-        """,
-        recorded,
-        options,
-    )
+        """
+    with committing(plainly_typed(net) if new else net, recorded, options) as session:
+        session.sql(statement).collect()
 
 
 def append(rows: DataFrame, path: str, *, recorded: Recorded) -> None:
@@ -276,20 +274,22 @@ def create_empty(session: SparkSession, schema: StructType, path: str) -> None:
         _append(session.createDataFrame([], schema), path)
 
 
-def run_once(
-    rows: DataFrame, statement: str, recorded: Recorded, options: Mapping[str, str] = MappingProxyType({})
-) -> None:
-    """Run a statement over rows in one commit that carries the position; if already recorded, nothing happens.
+@contextmanager
+def committing(
+    rows: DataFrame, recorded: Recorded, options: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[SparkSession]:
+    """Yield a session for one statement that refers to the rows as `SOURCE`.
+
+    Its commit carries the position; if that is already recorded, nothing happens.
 
     Args:
-        statement: SQL that refers to the rows as `SOURCE`.
-        options: Session options while the statement runs.
+        options: Session options inside the block.
     """
     session = rows.sparkSession
     rows.createOrReplaceTempView(SOURCE)
     try:
         with named_errors(recorded.app_id), _recording(session, recorded, options):
-            session.sql(statement).collect()
+            yield session
     finally:
         session.catalog.dropTempView(SOURCE)
 

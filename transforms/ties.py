@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from silverfold.transforms.changes import DELETE, struct_type
-from silverfold.transforms.merge import SOURCE, Recorded, run_once
+from silverfold.transforms.merge import SOURCE, Recorded, committing
 from silverfold.transforms.sql import path_table, quoted
 
 
@@ -91,17 +91,14 @@ def merge_rows(
     columns, values = (", ".join(prefix + quoted(name) for name in names) for prefix in ("", "s.`row`."))
     same = " AND ".join(f"t.{quoted(name)} <=> s.`row`.{quoted(name)}" for name in identity)
     assignments = ", ".join(f"t.{quoted(name)} = s.`row`.{quoted(name)}" for name in names)
-    run_once(
-        rows,
-        f"""
+    statement = f"""
         MERGE INTO {path_table(path)} AS t USING {SOURCE} AS s ON {same}
         WHEN MATCHED AND s.`op` = '{DELETE}' AND ({ends}) THEN DELETE
         WHEN MATCHED AND s.`op` <> '{DELETE}' AND ({wins}) THEN UPDATE SET {assignments}
         WHEN NOT MATCHED AND s.`op` <> '{DELETE}' THEN INSERT ({columns}) VALUES ({values})
-        """,
-        recorded,
-        options,
-    )
+        """
+    with committing(rows, recorded, options) as session:
+        session.sql(statement).collect()
 
 
 def _comparable(value: str, kind: T.DataType, depth: int = 0) -> str:

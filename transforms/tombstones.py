@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from silverfold.transforms.changes import DELETE, as_struct, struct_type
 from silverfold.transforms.evolve import follow_columns
-from silverfold.transforms.merge import OP, POSITION, SOURCE, Recorded, append, create_empty, run_once, same_key
+from silverfold.transforms.merge import OP, POSITION, SOURCE, Recorded, append, committing, create_empty, same_key
 from silverfold.transforms.sql import path_table, quoted
 
 
@@ -58,16 +58,14 @@ def write_tombstones(
     forget = (
         f"WHEN NOT MATCHED BY SOURCE AND ({tombstone_horizon}\n) THEN DELETE" if tombstone_horizon else ""
     )  # a comment may end it
-    run_once(
-        deletes.distinct() if every else deletes,
-        f"""
+    statement = f"""
         MERGE INTO {path_table(path)} AS t USING {SOURCE} AS s ON {same_key([*keys, POSITION] if every else keys)}
         {"" if every else moves_up}
         WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})
         {forget}
-        """,
-        recorded,
-    )
+        """
+    with committing(deletes.distinct() if every else deletes, recorded) as session:
+        session.sql(statement).collect()
 
 
 def not_buried(changes: DataFrame, tombstones: DataFrame, *, truncates: bool) -> DataFrame:

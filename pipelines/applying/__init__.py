@@ -1,10 +1,13 @@
 """Apply one cut to one silver table: read → decode → fold → check → write → record.
 
 ===========================  ==========================================================================================
-`applying.target`            the table, and whether it was built under its current settings
+`applying.silver`            the table, and whether it was built under its current settings
+`applying.build`             steps: plans and applies a cut, records it, and decides how one that failed is retried
+`applying.cut_job`           the cut to be applied: its frames, and their statistics
+`applying.apply_cut`         the line itself
 `applying.settle`            undoes writes to the companion tables that no commit of the silver table references
-`applying.cut_job`           the inputs of a cut: the table, its companion tables, and their state before the cut
-`applying.fold_cut`          the cut's changes, one net change per key, and the existing rows at those keys
+`applying.decode`            the cut's changes; the table and its companion tables before the cut
+`applying.fold_cut`          one net change per key, and the existing rows at those keys
 `applying.fold_statistics`   counts taken from the folded changes
 `applying.check`             the rows that result; every reason to refuse the cut is found here, before any write
 `applying.write`             the commits; the silver table's comes last, carries the position and validates the others

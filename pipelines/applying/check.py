@@ -19,8 +19,8 @@ from pyspark.sql import types as T
 
 from silverfold.conf.errors import DuplicateKey, ExpectationFailed, NullKey
 from silverfold.conf.names import folded
-from silverfold.pipelines.applying.cut_job import CutJob
-from silverfold.pipelines.applying.fold_cut import Folded
+from silverfold.pipelines.applying.decode import DecodedCut
+from silverfold.pipelines.applying.fold_cut import FoldedCut
 from silverfold.pipelines.applying.fold_statistics import counted
 from silverfold.pipelines.places import REASONS, UNEXPLAINED
 from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, compute_all, struct_type
@@ -34,7 +34,7 @@ _NULL, _TWICE, _SINCE = "NULL keys", "doubled keys", "position of the first row 
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedCut:
     """The checked result of a cut.
 
     Args:
@@ -48,29 +48,29 @@ class Checked:
     notes: Mapping[str, int]
 
 
-def check_cut(job: CutJob, folded: Folded) -> Checked:
+def check_cut(decoded: DecodedCut, folded: FoldedCut) -> CheckedCut:
     """Check the rows of a cut. Runs at most one Spark job; writes nothing.
 
     Raises:
         DuplicateKey, NullKey: Two rows share one of the table's keys, or a row has a NULL in its key.
         ExpectationFailed: A row fails a rule whose action is ``fail``, or a rule cannot be evaluated for it.
     """
-    if not job.completes and folded.pending is None:
-        return Checked(_uncompleted_rows(job, folded), None, folded.notes)
-    unjudged = _result_rows(job, folded)
+    if not decoded.completes and folded.pending is None:
+        return CheckedCut(_uncompleted_rows(decoded, folded), None, folded.notes)
+    unjudged = _result_rows(decoded, folded)
     try:
-        rows = job.cached(with_failed_rules(unjudged, job.target.rules, job.later))
-        failed = {f"failed.{name}": count for name, count in failures(job.target.rules).items()}
+        rows = decoded.cached(with_failed_rules(unjudged, decoded.silver.rules, decoded.later))
+        failed = {f"failed.{name}": count for name, count in failures(decoded.silver.rules).items()}
         keys = {name: F.count_if(refused) for name, refused in _refused_keys(rows).items()}
-        counts = counted(rows, {**keys, **failed, **_first_refused(job, rows)})
+        counts = counted(rows, {**keys, **failed, **_first_refused(decoded, rows)})
     except PySparkException:
-        _raise_failing_rule(job, unjudged)
+        _raise_failing_rule(decoded, unjudged)
         raise
-    _refuse(job, counts)
-    out = is_quarantined(job.target.rules)
-    side_rows = _side_rows(job, rows.where(out), folded.pending, counts)
-    written = rows.where(~out) if job.cut.replaces else _without_unchanged_side_rows(rows, out)
-    return Checked(_flatten(job, written), side_rows, {**folded.notes, **counts})
+    _refuse(decoded, counts)
+    out = is_quarantined(decoded.silver.rules)
+    side_rows = _side_rows(decoded, rows.where(out), folded.pending, counts)
+    written = rows.where(~out) if decoded.cut.replaces else _without_unchanged_side_rows(rows, out)
+    return CheckedCut(_flatten(decoded, written), side_rows, {**folded.notes, **counts})
 
 
 def _without_unchanged_side_rows(rows: DataFrame, out: Column) -> DataFrame:
@@ -83,29 +83,29 @@ def _without_unchanged_side_rows(rows: DataFrame, out: Column) -> DataFrame:
     return rows.where(~out | F.col("changed")).withColumn("op", op)
 
 
-def _uncompleted_rows(job: CutJob, folded: Folded) -> DataFrame:
+def _uncompleted_rows(decoded: DecodedCut, folded: FoldedCut) -> DataFrame:
     """Return net rows that MERGE completes, or the rows of a snapshot."""
-    net = folded.net.where(F.col("op").isin(INSERT, SNAPSHOT)) if job.cut.replaces else folded.net
+    net = folded.net.where(F.col("op").isin(INSERT, SNAPSHOT)) if decoded.cut.replaces else folded.net
     rows = net_rows(net, position="position")
-    return rows if folded.partial and not job.cut.replaces else rows.drop(PRESENT)
+    return rows if folded.partial and not decoded.cut.replaces else rows.drop(PRESENT)
 
 
-def _result_rows(job: CutJob, folded: Folded) -> DataFrame:
+def _result_rows(decoded: DecodedCut, folded: FoldedCut) -> DataFrame:
     """Return the rows of the cut by the table's keys: ``key``, ``op``, ``position`` and ``after``."""
-    if job.cut.replaces:
-        there = _snapshot_rows(job, folded.net)
-        return snapshot_by_keys(there, keys=job.keys) if job.rekeyed else there
+    if decoded.cut.replaces:
+        there = _snapshot_rows(decoded, folded.net)
+        return snapshot_by_keys(there, keys=decoded.keys) if decoded.rekeyed else there
     assert folded.before is not None, "a cut that completes rows has looked them up"
-    rows = completed(folded.net, folded.before, upsert=job.target.upsert)
-    if not job.rekeyed:
+    rows = completed(folded.net, folded.before, upsert=decoded.silver.upsert)
+    if not decoded.rekeyed:
         return rows
-    rows = job.cached(rows)
-    moved = job.cached(by_keys(rows, keys=job.keys))
-    return moved if job.current is None else with_taken(moved, job.current, rows, few=folded.few)
+    rows = decoded.cached(rows)
+    moved = decoded.cached(by_keys(rows, keys=decoded.keys))
+    return moved if decoded.current is None else with_taken(moved, decoded.current, rows, few=folded.few)
 
 
-def _snapshot_rows(job: CutJob, net: DataFrame) -> DataFrame:
-    after = row_after(net, job.row).alias("after")
+def _snapshot_rows(decoded: DecodedCut, net: DataFrame) -> DataFrame:
+    after = row_after(net, decoded.row).alias("after")
     return net.where(F.col("op").isin(INSERT, SNAPSHOT)).select("key", F.lit(INSERT).alias("op"), "position", after)
 
 
@@ -118,66 +118,68 @@ def _refused_keys(rows: DataFrame) -> dict[str, Column]:
     return {_NULL: null & (F.col("claims") > 0), _TWICE: ~null & twice}
 
 
-def _first_refused(job: CutJob, rows: DataFrame) -> dict[str, Column]:
+def _first_refused(decoded: DecodedCut, rows: DataFrame) -> dict[str, Column]:
     """Return the aggregate for the first refused position: cuts from there to the end of this one are refused too.
 
     A row keeps its final state from its last change on. None where positions are not those of frames.
     """
-    forbidden = [F.array_contains(FAILED, rule.name) for rule in job.target.rules if rule.action == "fail"]
+    forbidden = [F.array_contains(FAILED, rule.name) for rule in decoded.silver.rules if rule.action == "fail"]
     refused = [*_refused_keys(rows).values(), *forbidden]
-    if job.target.connector.source_ordered or not refused:
+    if decoded.silver.connector.source_ordered or not refused:
         return {}
     return {_SINCE: F.min(F.when(reduce(or_, refused), F.col("position")))}
 
 
-def _refuse(job: CutJob, counts: Mapping[str, int]) -> None:
-    table, since = job.target.name, counts.get(_SINCE)
+def _refuse(decoded: DecodedCut, counts: Mapping[str, int]) -> None:
+    table, since = decoded.silver.name, counts.get(_SINCE)
     if _NULL in counts:
         raise NullKey("a row of the source has a NULL key", table=table, since=since)
     if _TWICE in counts:
         raise DuplicateKey("two rows of the source have the same key", table=table, since=since)
-    forbidden = {rule.name: f"failed.{rule.name}" for rule in job.target.rules if rule.action == "fail"}
+    forbidden = {rule.name: f"failed.{rule.name}" for rule in decoded.silver.rules if rule.action == "fail"}
     failed = ", ".join(f"{rule}: {counts[name]}" for rule, name in forbidden.items() if name in counts)
     if failed:
         raise ExpectationFailed(f"rows fail rules that none may fail: {failed}", table=table, since=since)
 
 
-def _raise_failing_rule(job: CutJob, unjudged: DataFrame) -> None:
+def _raise_failing_rule(decoded: DecodedCut, unjudged: DataFrame) -> None:
     """Raise ExpectationFailed if a rule causes the evaluation of the rows to fail. Runs Spark jobs.
 
     Spark does not report the failing row, so the position of the first one is found by bisection.
     """
-    rows, rules = job.cached(unjudged), job.target.rules
+    rows, rules = decoded.cached(unjudged), decoded.silver.rules
     compute_all(rows)  # unrelated errors are raised as they are
     positions = sorted(line.position for line in rows.select("position").distinct().collect())
     first = bisect_left(
         positions,
         True,
-        key=lambda last: _evaluation_error(job, rows.where(F.col("position") <= last), rules) is not None,
+        key=lambda last: _evaluation_error(decoded, rows.where(F.col("position") <= last), rules) is not None,
     )
     for rule in rules if first < len(positions) else ():
-        error = _evaluation_error(job, rows.where(F.col("position") == positions[first]), [rule])
+        error = _evaluation_error(decoded, rows.where(F.col("position") == positions[first]), [rule])
         if error is not None:
             reason = f"rule {rule.name} cannot be judged of a row: {error.getCondition()} (try_cast and such give NULL)"
-            since = None if job.target.connector.source_ordered else positions[first]
-            raise ExpectationFailed(reason, table=job.target.name, since=since) from error
+            since = None if decoded.silver.connector.source_ordered else positions[first]
+            raise ExpectationFailed(reason, table=decoded.silver.name, since=since) from error
 
 
-def _evaluation_error(job: CutJob, rows: DataFrame, rules: Sequence[Rule]) -> PySparkException | None:
+def _evaluation_error(decoded: DecodedCut, rows: DataFrame, rules: Sequence[Rule]) -> PySparkException | None:
     """Return the error raised by evaluating the rules on the rows, or None. Runs a Spark job."""
     try:
-        compute_all(with_failed_rules(rows, rules, job.later))
+        compute_all(with_failed_rules(rows, rules, decoded.later))
     except PySparkException as error:
         return error
     return None
 
 
 def _side_rows(
-    job: CutJob, failing: DataFrame, pending: DataFrame | None, counts: Mapping[str, int]
+    decoded: DecodedCut, failing: DataFrame, pending: DataFrame | None, counts: Mapping[str, int]
 ) -> DataFrame | None:
     """Return the new contents of the side table; None if there are none and were none before."""
-    has_quarantined = any(f"failed.{rule.name}" in counts for rule in job.target.rules if rule.action == "quarantine")
-    if job.side_rows is None and pending is None and not has_quarantined:
+    has_quarantined = any(
+        f"failed.{rule.name}" in counts for rule in decoded.silver.rules if rule.action == "quarantine"
+    )
+    if decoded.side_rows is None and pending is None and not has_quarantined:
         return None
     unsent = F.lit(None).cast("array<string>").alias(PRESENT)
     rows = failing.select("after.*", F.col("position").alias(POSITION), unsent, F.col(FAILED).alias(REASONS))
@@ -187,7 +189,7 @@ def _side_rows(
     return rows.unionByName(net_rows(pending, reasons, position="position").drop(OP), allowMissingColumns=True)
 
 
-def _flatten(job: CutJob, rows: DataFrame) -> DataFrame:
+def _flatten(decoded: DecodedCut, rows: DataFrame) -> DataFrame:
     """Return checked rows as net rows that carry complete rows."""
     keys = {folded(name): name for name in struct_type(rows, "key").names}
 
@@ -196,4 +198,4 @@ def _flatten(job: CutJob, rows: DataFrame) -> DataFrame:
         after = F.col(f"after.{quoted(field.name)}")
         return (after if key is None else F.coalesce(F.col(f"key.{quoted(key)}"), after)).alias(field.name)
 
-    return rows.select(F.col("op").alias(OP), F.col("position").alias(POSITION), *map(cell, job.row))
+    return rows.select(F.col("op").alias(OP), F.col("position").alias(POSITION), *map(cell, decoded.row))

@@ -1,382 +1,121 @@
-"""The inputs of one cut of one silver table: the table, its companion tables, and their state before the cut.
-
-A silver table has up to three companion tables: its history (`transforms.history`), its tombstones
-(`transforms.tombstones`) and its side table (`pipelines.verifying.silver_rows`). The silver table's own commit comes
-last, carries the position, and makes the others count.
-
-The table kind (`connectors.base.TableKind`) decides which columns it has in addition to the source's:
-
-===========  ==========================================================================================================
-``state``    ``_position`` and, for positional sources, the positional key
-``changes``  ``_op``, ``_position``, the positional key, ``_last_row_key`` and ``_present``; append-only
-``rows``     ``_position`` and ``_ordinal``, the row's number inside its frame; append-only
-===========  ==========================================================================================================
-"""
+"""A cut to be applied: its frames, read from bronze, and what its decoder counts of them before anything is written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from silverfold.conf.errors import Overtaken, RebuildNeeded, SnapshotNeeded
-from silverfold.conf.names import folded
-from silverfold.connectors.base import Cut, CutStatistics, TableKind
-from silverfold.connectors.common.arrow_rows import ArrowRows
-from silverfold.pipelines.applying.beside import EMPTIED, NO_VERSIONS, Counting
-from silverfold.pipelines.applying.commit_note import CommitNote
-from silverfold.pipelines.applying.cuts import from_record, position_in, recorded_in, to_record
-from silverfold.pipelines.applying.reached import moment
-from silverfold.pipelines.applying.row_settings import RowSettings, differing, without_undecided
-from silverfold.pipelines.applying.settle import settle
-from silverfold.pipelines.applying.target import Opened, Target, check_built
-from silverfold.pipelines.holding.quarantine_log import SKIPPED
-from silverfold.pipelines.landing.bronze import Landing, landing_at
-from silverfold.pipelines.places import REASONS
-from silverfold.pipelines.store import count_rows, is_emptied, mean_row_bytes
-from silverfold.transforms.changes import FEW_BYTES, at_hand, cached, complete, struct_type, typed_as
-from silverfold.transforms.evolve import Drift, check_names, drift, with_columns
-from silverfold.transforms.expectations import check_rules
-from silverfold.transforms.fold import check_key
-from silverfold.transforms.merge import OP, POSITION, PRESENT, Recorded
+from silverfold.conf.errors import UndecodableFrame
+from silverfold.connectors.base import NO_STATISTICS, Cut, CutStatistics
+from silverfold.connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
+from silverfold.pipelines.applying.silver import SilverTable
+from silverfold.pipelines.landing.bronze import CARRYING, Landing, files_between, inside, landing_in, read_cut
+from silverfold.pipelines.store import open_table
+from silverfold.transforms.spark_errors import named_errors
 
-LAST_KEY = "_last_row_key"
-"""In a changelog: the last key of a removed range, whose first key is the positional key."""
+_FRAME = "frame_seq LONG, epoch INT, stream STRING, kind STRING, boundary STRING, body BINARY"
+"""Columns of bronze needed for decoding. delta-rs finds the files in the log, without a Spark job."""
 
-ORDINAL = "_ordinal"
-"""In an append table: the row's number inside its frame, from 0."""
-
-_FEW = 10_000
-"""Largest number of changes and side-table rows in a small cut.
-
-In addition, the changes in memory, as many rows of the table in files, and the side table's rows in files must together
-fit in `FEW_BYTES`.
-"""
+_SKIPPED_FRAMES = "skipped_frames"
+"""Note of a cut: the number of frames left out of it."""
 
 
 @dataclass(frozen=True)
 class CutJob:
-    """One cut about to be applied to one silver table.
+    """One cut to be applied to one silver table.
 
     Args:
         frames: The cut's landed frames.
+        landing: Bronze's record of the cut's last frame, read with the frames; None if there is none.
         context: The decoder's context.
-        changes: The decoded change rows, with every column of the contract, typed as the table is.
-        statistics: Statistics of the frames; `connectors.base.NO_STATISTICS` if none were taken.
-        before: Position of the table before the cut; -1 for none.
-        columns: The table's columns once the cut is applied.
-        drift: The change of columns; None if there is no table yet.
-        current: The table before the cut, with these columns; None if it does not exist or is append-only. Lazy.
-        side_rows: The side table before the cut, with these columns; None if empty. Lazy.
-        opened: The tables before the cut.
-        settings: Settings that decide which rows the table has: stream, keys, and `conf.model.Table.row_settings`.
-        known: Commit note of the newest cut; None if no cut counts.
-        landing: Bronze's record of the cut's last frame.
-        is_small: The cut's rows fit into this process, whatever the size of the table.
-        later: Columns that the source gains after the cut and the table still lacks; NULL to its rules.
-        cache: Holds rows in Spark's cache that are used more than once; closed when the cut is done.
+        statistics: Statistics of the frames; `connectors.base.NO_STATISTICS`, and skipped frames, if none were taken.
+        is_checked: The statistics were taken: every frame can be decoded.
+        later: Columns that the source gains after the cut; until then they are NULL to the table's rules.
     """
 
-    target: Target
-    frames: ArrowRows
-    context: Any
+    silver: SilverTable
     cut: Cut
-    changes: DataFrame
-    statistics: CutStatistics
-    before: int
-    columns: T.StructType
-    drift: Drift | None
-    current: DataFrame | None
-    side_rows: DataFrame | None
-    opened: Opened
-    settings: RowSettings
-    known: CommitNote | None
+    frames: ArrowRows
     landing: Landing | None
-    is_small: bool
+    context: Any
+    statistics: CutStatistics
+    is_checked: bool
     later: Sequence[T.StructField]
-    cache: ExitStack
-
-    @cached_property
-    def key(self) -> T.StructType:
-        """The columns that identify a row at the source."""
-        return struct_type(self.changes, "key")
-
-    @cached_property
-    def source(self) -> T.StructType:
-        """The source's columns, typed as the table is."""
-        return struct_type(self.changes, "row")
-
-    @cached_property
-    def row(self) -> T.StructType:
-        """The table's columns without ``_position``; the source's own key comes first if its rows do not carry it."""
-        return T.StructType([field for field in self.columns if field.name != POSITION])
-
-    @property
-    def rekeyed(self) -> bool:
-        """Whether the table's keys differ from those of the source."""
-        own = {folded(name) for name in self.key.names} - {folded(name) for name in self.source.names}
-        return bool(self.target.table.keys and own)
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The columns that identify a row of the silver table."""
-        return self.target.table.keys or tuple(self.key.names)
-
-    @property
-    def completes(self) -> bool:
-        """Whether rows are read in full, completed and checked before the write, as the table's settings require."""
-        return bool(self.target.rules) or self.side_rows is not None or self.rekeyed
-
-    @property
-    def renames(self) -> bool:
-        """Whether the existing rows have other keys than the rows of this cut."""
-        then = None if self.known is None else self.known.settings
-        return then is not None and "keys" in differing(then, self.settings)
-
-    @property
-    def tombstones(self) -> DataFrame | None:
-        """The tombstones before the cut; None without any. Lazy."""
-        opened = self.opened.tombstones.counts
-        return None if opened is None else self.target.read(self.target.tombstones, opened)
-
-    @property
-    def generation(self) -> int:
-        """How often the table was rebuilt, or came under other rules or settings, before the cut."""
-        return from_record(recorded_in(self.opened.table, self.target.app_id))[1]
-
-    @property
-    def has_other_settings(self) -> bool:
-        """Whether the newest cut was applied under other rules or settings, and made other rows of the same frames.
-
-        Another build may still be applying cuts under those. Its cuts must not follow this one, nor this one a later
-        one of them. The cut therefore gets a generation of its own, and is written only if the table has not changed.
-        """
-        known = self.known
-        if known is None:
-            return False
-        other = known.settings is not None and differing(known.settings, self.settings)
-        return bool(other) or known.rules != self.target.rules_digest
-
-    @property
-    def nothing_before(self) -> bool:
-        """No row from before the cut counts."""
-        return self.cut.replaces or self.before < 0
-
-    def cached(self, rows: DataFrame) -> DataFrame:
-        """Return the rows, computed only once while the cut is applied.
-
-        Rows of a small cut are computed at once, so later steps plan with literal rows instead of their lineage.
-        """
-        return at_hand(rows) if self.is_small else self.cache.enter_context(cached(rows))
-
-    def recorded(
-        self,
-        app_id: str,
-        notes: Mapping[str, int],
-        *,
-        beside: Counting = NO_VERSIONS,
-        behind: int | None = None,
-    ) -> Recorded:
-        """Return the record that a commit of the cut carries, under the position of ``app_id``.
-
-        Args:
-            notes: Counts to report, by name.
-            beside: Versions of the companion tables that count from then on.
-            behind: For a companion table: the position its log already records, which is later if a cut was undone.
-        """
-        cut = self.cut
-        note = CommitNote(
-            feed=self.target.feed.name,
-            table=self.target.name,
-            epoch=cut.epoch,
-            first_position=cut.spans[0][0],
-            last_position=cut.last,
-            replaced=cut.replaces,
-            updates=len(cut.begins),
-            landed_at=None if self.landing is None else moment(self.landing.received),
-            source_position=None if self.landing is None else self.landing.source_position,
-            notes=notes,
-            settings=without_undecided(self.settings),
-            rules=self.target.rules_digest,
-            **beside._asdict(),
-            frames={str(position): SKIPPED for position in cut.left_out},
-            by=self.target.token,
-        )
-        generation = self.generation + self.has_other_settings
-        number = to_record(cut.last, generation) if behind is None else max(cut.last, behind + 1)
-        return Recorded(app_id, number, note.to_json())
 
 
-def prepare(
-    target: Target,
-    frames: ArrowRows,
-    context: Any,
-    cut: Cut,
-    statistics: CutStatistics,
-    *,
-    later: Sequence[T.StructField],
-    cache: ExitStack,
-) -> CutJob | None:
-    """Inspect the table and its companion tables before the cut, after undoing writes that do not count.
-
-    Args:
-        later: Columns that the source gains after the cut.
-
-    Returns:
-        None if another process has already brought the table this far: its columns may be those of later updates.
+def read_job(silver: SilverTable, cut: Cut, context: Any, *, later: Sequence[T.StructField]) -> CutJob:
+    """Read the frames of a cut, and take their statistics if the cut needs them before it is applied.
 
     Raises:
-        Overtaken: The table is not at the cut's beginning, or bronze differs from what was planned with.
-        SchemaDrift, UnusableKey, UnusableExpectation: The source's columns do not fit the table, its keys, its rules.
-        SnapshotNeeded: A partial source has a new column, and the cut has no snapshot.
-        RebuildNeeded: The table was built under other settings, or a companion table does not match it.
+        UndecodableFrame: Statistics were taken; names the first bad frame.
+        ApplyError, StoreUnavailable: The frames cannot be read now.
     """
-    opened = settle(target)
-    before = position_in(opened.table, target.app_id)
-    if before >= cut.last:
-        return None
-    anew = cut.replaces and not target.table.keeps_history
-    if opened.table is not None and not anew and is_emptied(target.place, opened.table.version()):
-        raise RebuildNeeded(EMPTIED, feed=target.feed.name, table=target.name)
-    landing = _check_plan(target, cut, before)
-    source = target.decoder.row_type(context, cut, target.table)
-    check_names(source, reserved=_reserved(target), keys=target.table.keys, table=target.name)
-    decoded = target.decoder.changes(frames, context, cut, target.table)
-    rows = decoded.dataframe()
-    changes = complete(rows) if _folding_finds_errors(target) else without_errors(rows)
-    check_key(struct_type(changes, "key"), table=target.name)
-    known = opened.note if before >= 0 else None
-    settings = target.settings(struct_type(changes, "key").names)
-    if known is not None:
-        check_built(target, cut, known, settings, opened)
-    current = None if opened.table is None else target.read(target.place, opened.table)
-    wanted = _COLUMNS[target.table_kind](target, struct_type(changes, "key"), source)
-    change = None if current is None else drift(current.schema, wanted, table=target.name, remedy=_remedy(target))
-    if change is not None and change.added and before >= 0 and _lacks_values(target, cut):
-        raise SnapshotNeeded(column=change.added[0].name, table=target.name)
-    columns = wanted if change is None else change.columns
-    is_state = target.table_kind is TableKind.STATE
-    is_small = _is_small(opened, decoded, statistics)
-    side_rows = _read_side_rows(target, opened.side.counts, columns)
-    job = CutJob(
-        target=target,
-        frames=frames,
-        context=context,
+    bronze = open_table(silver.places.bronze(silver.feed.name))
+    frames = read_frames(silver, bronze, cut)
+    is_checked = needs_statistics(silver, context, cut)
+    found = statistics_of(silver, frames, context, cut) if is_checked else NO_STATISTICS
+    skipped = {_SKIPPED_FRAMES: len(cut.left_out)} if cut.left_out else {}
+    return CutJob(
+        silver=silver,
         cut=cut,
-        changes=typed_as(changes, columns) if is_state else changes,
-        statistics=statistics,
-        before=before,
-        columns=columns,
-        drift=change,
-        current=with_columns(current, columns) if is_state and current is not None else None,
-        side_rows=at_hand(side_rows) if is_small and side_rows is not None else side_rows,
-        opened=opened,
-        settings=settings,
-        known=known,
-        landing=landing,
-        is_small=is_small,
-        later=_missing_columns(columns, later),
-        cache=cache,
+        frames=frames,
+        landing=None if bronze is None else landing_in(bronze, cut.last),
+        context=context,
+        statistics=found._replace(counters={**found.counters, **skipped}),
+        is_checked=is_checked,
+        later=later,
     )
-    check_rules(target.session, T.StructType([*job.row, *job.later]), target.rules, table=target.name)
-    return job
 
 
-def _check_plan(target: Target, cut: Cut, before: int) -> Landing | None:
-    """Return bronze's record of the cut's last frame. Raises Overtaken if table or bronze differ from the plan."""
-    if before != cut.after:  # the cut lacks updates that the table needs: a row may have moved since, or be gone
-        reason = f"another process brought the table to position {before}, or back there; try again"
-        raise Overtaken(reason, table=target.name)
-    landing = landing_at(target.places.bronze(target.feed.name), cut.last)
-    if cut.received is not None and (landing is None or landing.received != cut.received):
-        raise Overtaken(f"bronze has another frame at position {cut.last} than was planned with", table=target.name)
-    return landing
+def read_frames(silver: SilverTable, bronze: DeltaTable | None, cut: Cut) -> ArrowRows:
+    """Return the frames of a cut to be decoded; few frames are read in this process, without Spark.
 
+    Args:
+        bronze: The open bronze table; None if it does not exist.
 
-def _missing_columns(columns: T.StructType, later: Sequence[T.StructField]) -> list[T.StructField]:
-    have = {folded(field.name) for field in columns}
-    return [field for field in later if folded(field.name) not in have]
-
-
-def without_errors(changes: DataFrame) -> DataFrame:
-    """Return the change rows with every column of the contract; a row with ``error`` fails the job. Lazy.
-
-    The failure is in ``op``, on which every later step depends. A filter would not do: Spark may put others before it.
+    Raises:
+        ApplyError, StoreUnavailable: They cannot be read now.
     """
-    failed = F.raise_error(F.lit("a frame cannot be decoded")).cast("string")
-    listed = complete(changes)
-    return listed.withColumn("op", F.when(F.col("error").isNotNull(), failed).otherwise(F.col("op")))
+    few, session = read_cut(bronze, cut), silver.session  # columns need a running session
+    if few is not None:
+        return InProcess(session, few)
+    with named_errors(silver.name):
+        files = files_between(silver.places.bronze(silver.feed.name), bronze, cut.spans[0][0], cut.spans[-1][1])
+        frames = session.read.schema(_FRAME).parquet(*files)
+        wanted = F.col("kind").isin(*CARRYING) & (F.col("stream") == cut.stream)
+        left_out = F.col("frame_seq").isin(*cut.left_out)
+        return InSpark(frames.where(inside(F.col("frame_seq"), cut.spans) & wanted & ~left_out))
 
 
-def _is_small(opened: Opened, changes: ArrowRows, statistics: CutStatistics) -> bool:
-    """Return whether the cut has few rows and few bytes. Wide ranges have an unknown number of rows."""
-    if changes.count is None or changes.size is None or statistics.wide_ranges:
-        return False
-    side_count = 0 if opened.side.counts is None else count_rows(opened.side.counts)
-    if side_count is None or changes.count + side_count > _FEW:
-        return False
-    tables = [(changes.count + side_count, opened.table), (side_count, opened.side.counts)]
-    return changes.size + sum(n * mean_row_bytes(table) for n, table in tables if table is not None) <= FEW_BYTES
+def needs_statistics(silver: SilverTable, context: Any, cut: Cut) -> bool:
+    """Return whether a cut needs statistics before it is applied.
+
+    A replacing cut does not, nor does one folded by the engine, which counts as it folds. Both do if the decoder may
+    find counters to report.
+    """
+    counted_on_the_way = cut.replaces or not silver.connector.folds
+    return not counted_on_the_way or silver.decoder.has_counters(context, cut, silver.conf)
 
 
-def _reserved(target: Target) -> tuple[str, ...]:
-    side_columns = (REASONS,) if target.connector.source_ordered else ()
-    return (*target.table.reserved_names, *side_columns, *((ORDINAL,) if target.table_kind is TableKind.APPEND else ()))
+def statistics_of(silver: SilverTable, frames: ArrowRows, context: Any, cut: Cut) -> CutStatistics:
+    """Return statistics of a cut that can be decoded. Runs one Spark job at most.
 
-
-def _folding_finds_errors(target: Target) -> bool:
-    return not target.connector.folds and target.table_kind is TableKind.STATE
-
-
-def _remedy(target: Target) -> str:
-    """Return advice for columns that the table cannot take."""
-    rebuild = f"`silverfold rebuild {target.feed.name} {target.name}`"
-    if target.upsert:
-        return (
-            f": if a setting did it, {rebuild} makes a new table; if the source did, its updates have landed so: let a "
-            "feed of another name take what comes from now on"
+    Raises:
+        UndecodableFrame: Names the first bad frame.
+        ApplyError: The cut cannot be read. Subclasses give the reason.
+    """
+    with named_errors(silver.name):
+        found = silver.decoder.statistics(frames, context, cut, silver.conf)
+    if found.bad_position is not None:
+        raise UndecodableFrame(
+            table=silver.name,
+            position=found.bad_position,
+            cause_class=found.bad_class or "",
+            reason=found.bad_reason or "",
         )
-    begun = " and lets its history begin there" if target.table.keeps_history else ""
-    return f": {rebuild} makes a new table of the newest snapshot{begun}; a setting that did it can be put back"
-
-
-def _lacks_values(target: Target, cut: Cut) -> bool:
-    """Return whether existing rows would get an unknown value in a new column."""
-    return target.connector.has_partial_updates and not target.upsert and not cut.replaces
-
-
-def _read_side_rows(target: Target, opened: DeltaTable | None, columns: T.StructType) -> DataFrame | None:
-    if opened is None or count_rows(opened) == 0:
-        return None
-    return with_columns(target.read(target.side_table, opened), columns, PRESENT, REASONS)
-
-
-def _columns_of_state(target: Target, key: T.StructType, row: T.StructType) -> T.StructType:
-    position = T.StructField(POSITION, T.StringType() if target.connector.source_ordered else T.LongType())
-    own = [T.StructField(name, T.LongType()) for name in key.names if name not in row.names]
-    return T.StructType([*own, *row, position])
-
-
-def _columns_of_log(target: Target, key: T.StructType, row: T.StructType) -> T.StructType:
-    names = [OP, POSITION, *(name for name in key.names if name not in row.names), LAST_KEY]
-    kinds = [T.StringType(), *(T.LongType() for _ in names[1:])]
-    log = [T.StructField(name, kind) for name, kind in zip(names, kinds, strict=True)]
-    return T.StructType([*log, T.StructField(PRESENT, T.ArrayType(T.StringType())), *row])
-
-
-def _columns_of_rows(target: Target, key: T.StructType, row: T.StructType) -> T.StructType:
-    return T.StructType([T.StructField(POSITION, T.LongType()), T.StructField(ORDINAL, T.IntegerType()), *row])
-
-
-_COLUMNS = {
-    TableKind.STATE: _columns_of_state,
-    TableKind.CHANGELOG: _columns_of_log,
-    TableKind.APPEND: _columns_of_rows,
-}
+    return found

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from silverfold.conf.errors import ApplyError, DuplicateKey, StoreUnavailable, Unexplained
-from silverfold.pipelines.applying.cut_job import CutJob
+from silverfold.pipelines.applying.decode import DecodedCut
 from silverfold.pipelines.applying.fold_statistics import FoldStatistics, counted, statistics_of
 from silverfold.pipelines.places import REASONS, UNEXPLAINED
 from silverfold.pipelines.store import skipping_bounds
@@ -32,12 +32,12 @@ from silverfold.transforms.merge import POSITION, PRESENT
 
 
 @dataclass(frozen=True)
-class Folded:
+class FoldedCut:
     """A folded cut.
 
     Args:
         net: Net changes, at most one per key: ``key``, ``op``, ``position``, ``row``, ``present``, as in change rows.
-        before: Existing rows at the keys of a cut with `CutJob.completes`, in the form
+        before: Existing rows at the keys of a cut with `DecodedCut.completes`, in the form
             `transforms.complete_rows.completed` takes; None for any other cut.
         changes: All changes, including formerly pending ones: the input for the history.
         pending: Net changes that are pending until their row arrives; None without any.
@@ -59,7 +59,7 @@ class Folded:
     notes: Mapping[str, int] = field(default_factory=dict)
 
 
-def fold_cut(job: CutJob) -> Folded:
+def fold_cut(decoded: DecodedCut) -> FoldedCut:
     """Fold the changes of a cut into a table's state. Runs Spark jobs; writes nothing.
 
     Raises:
@@ -67,61 +67,61 @@ def fold_cut(job: CutJob) -> Folded:
         Unexplained: A change has no row to act on, or inserts an existing row, and the settings do not allow it.
         ApplyError: A frame cannot be decoded, or a key is NULL.
     """
-    return _fold_by_decoder(job) if job.target.connector.folds else _Folding(job).run()
+    return _fold_by_decoder(decoded) if decoded.silver.connector.folds else _Folding(decoded).run()
 
 
-def _fold_by_decoder(job: CutJob) -> Folded:
-    net = _net(job.changes)
-    bounds = _skipping_bounds(job, job.statistics.bounds)
-    few = job.statistics.changes <= FEW
-    needs_rows = job.completes and not job.cut.replaces
+def _fold_by_decoder(decoded: DecodedCut) -> FoldedCut:
+    net = _net(decoded.changes)
+    bounds = _skipping_bounds(decoded, decoded.statistics.bounds)
+    few = decoded.statistics.changes <= FEW
+    needs_rows = decoded.completes and not decoded.cut.replaces
     if needs_rows:
-        net = job.cached(net)
-    if job.statistics.wide_ranges and not job.nothing_before:
-        net = _with_ranges(job, net)
-    before = _rows_before(job, net, bounds=bounds, few=few) if needs_rows else None
-    return Folded(net, before, job.changes, bounds=bounds, few=few, notes=job.statistics.counters)
+        net = decoded.cached(net)
+    if decoded.statistics.wide_ranges and not decoded.nothing_before:
+        net = _with_ranges(decoded, net)
+    before = _rows_before(decoded, net, bounds=bounds, few=few) if needs_rows else None
+    return FoldedCut(net, before, decoded.changes, bounds=bounds, few=few, notes=decoded.statistics.counters)
 
 
 class _Folding:
     """Folds one cut in the engine, for decoders that do not fold."""
 
-    def __init__(self, job: CutJob) -> None:
-        self._job, self._target, self._cut = job, job.target, job.cut
-        self._by_sequence = job.target.connector.source_ordered
-        self._pending = _pending_changes(job)
+    def __init__(self, decoded: DecodedCut) -> None:
+        self._decoded, self._silver, self._cut = decoded, decoded.silver, decoded.cut
+        self._by_sequence = decoded.silver.connector.source_ordered
+        self._pending = _pending_changes(decoded)
 
-    def run(self) -> Folded:
-        job = self._job
-        changes = job.changes if self._pending is None else job.changes.unionByName(self._pending)
-        if self._by_sequence or self._target.table.keeps_history:
-            changes = job.cached(changes)
+    def run(self) -> FoldedCut:
+        decoded = self._decoded
+        changes = decoded.changes if self._pending is None else decoded.changes.unionByName(self._pending)
+        if self._by_sequence or self._silver.conf.keeps_history:
+            changes = decoded.cached(changes)
         in_time, before = self._drop_late(changes)
-        net = job.cached(self._fold(in_time))
+        net = decoded.cached(self._fold(in_time))
         found = self._statistics(net)
-        bounds, few = _skipping_bounds(job, found.bounds), found.changes <= FEW
+        bounds, few = _skipping_bounds(decoded, found.bounds), found.changes <= FEW
         if found.moves:
-            changes = job.cached(changes)
-            before = _rows_before(job, _keys_named(changes), bounds=bounds, few=few, whole=True)
-            net = job.cached(self._resolve_moves(changes, before))
+            changes = decoded.cached(changes)
+            before = _rows_before(decoded, _keys_named(changes), bounds=bounds, few=few, whole=True)
+            net = decoded.cached(self._resolve_moves(changes, before))
         elif before is None:
-            before = _rows_before(job, net, bounds=bounds, few=few)
+            before = _rows_before(decoded, net, bounds=bounds, few=few)
         marked = _mark_existing(net, before)
         notes = self._count_unexplained(marked, found)
-        may_be_pending = self._by_sequence and not self._target.upsert
+        may_be_pending = self._by_sequence and not self._silver.upsert
         has_pending = may_be_pending and (UPDATES_WITHOUT_ROW in notes or self._pending is not None)
-        updates_without_row = marked.where(~F.col("stood") & (F.col("op") == UPDATE))
+        updates_without_row = marked.where(~F.col("existed") & (F.col("op") == UPDATE))
         position = "sequence" if self._by_sequence else "frame_seq"
-        return Folded(
+        return FoldedCut(
             net=_net(net, position),
-            before=before if job.completes else None,
+            before=before if decoded.completes else None,
             changes=changes,
             pending=_net(updates_without_row, position) if has_pending else None,
             moves=found.moves > 0,
             partial=found.partial > 0 or found.moves > 0,
             bounds=bounds,
             few=few,
-            notes={**job.statistics.counters, **notes},
+            notes={**decoded.statistics.counters, **notes},
         )
 
     def _drop_late(self, changes: DataFrame) -> tuple[DataFrame, DataFrame | None]:
@@ -129,19 +129,21 @@ class _Folding:
 
         Also returns the existing rows at all the changes' keys, as looked up.
         """
-        job = self._job
-        if not self._by_sequence or job.nothing_before:
+        decoded = self._decoded
+        if not self._by_sequence or decoded.nothing_before:
             return changes, None
-        before = _rows_before(job, changes, bounds={}, few=job.is_small)
-        return newer(changes, before, None if job.tombstones is None else by_key(job.tombstones, job.key)), before
+        before = _rows_before(decoded, changes, bounds={}, few=decoded.is_small)
+        return newer(
+            changes, before, None if decoded.tombstones is None else by_key(decoded.tombstones, decoded.key)
+        ), before
 
     def _fold(self, changes: DataFrame) -> DataFrame:
         """Fold, by the cheaper method where no update can be partial."""
         return fold(
             changes,
             by_sequence=self._by_sequence,
-            upsert=self._target.upsert,
-            whole=not self._target.connector.has_partial_updates and self._pending is None,
+            upsert=self._silver.upsert,
+            whole=not self._silver.connector.has_partial_updates and self._pending is None,
             replaces=self._cut.replaces,
             op_code=self._op_code(),
             counts=True,
@@ -149,17 +151,17 @@ class _Folding:
 
     def _resolve_moves(self, changes: DataFrame, before: DataFrame) -> DataFrame:
         """Fold a cut in which some changes move rows to other keys."""
-        job = self._job
+        decoded = self._decoded
         if self._by_sequence:
             raise ApplyError(
-                "a source whose order is its sequence cannot move rows to other keys", table=self._target.name
+                "a source whose order is its sequence cannot move rows to other keys", table=self._silver.name
             )
-        current = None if job.nothing_before else before.select("row.*")
+        current = None if decoded.nothing_before else before.select("row.*")
         return resolve(
             changes,
             current,
-            job.cache,
-            upsert=self._target.upsert,
+            decoded.cache,
+            upsert=self._silver.upsert,
             replaces=self._cut.replaces,
             op_code=self._op_code(),
         )
@@ -169,32 +171,32 @@ class _Folding:
         return op_code(snapshot_end=counted_before if self._cut.snapshot_end is None else self._cut.snapshot_end)
 
     def _statistics(self, net: DataFrame) -> FoldStatistics:
-        found = statistics_of(net, onto_nothing=self._job.nothing_before)
+        found = statistics_of(net, onto_nothing=self._decoded.nothing_before)
         if found.unreadable:
-            raise ApplyError("a frame cannot be decoded", table=self._target.name)
+            raise ApplyError("a frame cannot be decoded", table=self._silver.name)
         if found.doubled:
             reason = (
                 f"{found.doubled} keys are those of several rows of the snapshot: set keys that tell all rows apart"
             )
-            raise DuplicateKey(reason, table=self._target.name, since=self._cut.snapshot_end)
+            raise DuplicateKey(reason, table=self._silver.name, since=self._cut.snapshot_end)
         return found
 
     def _count_unexplained(self, marked: DataFrame, found: FoldStatistics) -> Mapping[str, int]:
         """Return the number of unexplained changes by name, or raise Unexplained."""
         counts = found.onto_nothing
-        if not self._job.nothing_before or found.moves:
-            each = unexplained(F.col(OP_HISTORY), F.col("stood"))
+        if not self._decoded.nothing_before or found.moves:
+            each = unexplained(F.col(OP_HISTORY), F.col("existed"))
             counts = counted(marked, {name: F.sum(count) for name, count in each.items()})
-        if counts and self._target.table.on_unexplained == "error":
+        if counts and self._silver.conf.on_unexplained == "error":
             listed = ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in counts.items())
-            raise Unexplained(listed, table=self._target.name, since=self._unexplained_since(marked))
+            raise Unexplained(listed, table=self._silver.name, since=self._unexplained_since(marked))
         return counts
 
     def _unexplained_since(self, marked: DataFrame) -> int | None:
         """Return the smallest position of the last change of a key with an unexplained change. Runs a Spark job."""
         if self._by_sequence:
             return None
-        each = unexplained(F.col(OP_HISTORY), F.col("stood")).values()
+        each = unexplained(F.col(OP_HISTORY), F.col("existed")).values()
         first = F.min(F.when(reduce(add, each) > 0, F.col("frame_seq")))
         return counted(marked, {"since": first}).get("since")
 
@@ -203,20 +205,20 @@ def _net(changes: DataFrame, position: str = "frame_seq") -> DataFrame:
     return changes.select("key", "op", F.col(position).alias("position"), "row", "present")
 
 
-def _pending_changes(job: CutJob) -> DataFrame | None:
+def _pending_changes(decoded: DecodedCut) -> DataFrame | None:
     """Return the pending updates as change rows, without those whose row can no longer arrive."""
-    if job.side_rows is None:
+    if decoded.side_rows is None:
         return None
-    pending = job.side_rows.where(F.array_contains(REASONS, UNEXPLAINED))
-    horizon = job.target.decoder.tombstone_horizon(job.context, job.cut, job.target.table)
+    pending = decoded.side_rows.where(F.array_contains(REASONS, UNEXPLAINED))
+    horizon = decoded.silver.decoder.tombstone_horizon(decoded.context, decoded.cut, decoded.silver.conf)
     remaining = pending if horizon is None else pending.alias("t").where(f"NOT ({horizon})")
     return complete(
         remaining.select(
-            F.lit(job.before).cast("long").alias("frame_seq"),
+            F.lit(decoded.before).cast("long").alias("frame_seq"),
             F.lit(0).alias("ordinal"),
             F.lit(UPDATE).alias("op"),
-            as_struct(job.key).alias("key"),
-            as_struct(job.source).alias("row"),
+            as_struct(decoded.key).alias("key"),
+            as_struct(decoded.source).alias("row"),
             F.col(PRESENT).alias("present"),
             F.col(POSITION).cast("string").alias("sequence"),
         )
@@ -224,48 +226,50 @@ def _pending_changes(job: CutJob) -> DataFrame | None:
 
 
 def _rows_before(
-    job: CutJob, keys: DataFrame, *, bounds: Mapping[str, tuple[int, int]], few: bool, whole: bool | None = None
+    decoded: DecodedCut, keys: DataFrame, *, bounds: Mapping[str, tuple[int, int]], few: bool, whole: bool | None = None
 ) -> DataFrame:
     """Return existing rows at the given keys: ``key``, ``position``, ``outside``, and ``row`` if whole. Lazy, cached.
 
     A row is either in the table or in the side table. If the cut completes rows, all rows of the side table are
     included, with ``outside`` true.
     """
-    row = job.row if (job.completes if whole is None else whole) else None
-    if job.nothing_before:
-        return _no_rows(job, row)
-    assert job.opened.table is not None, "a table that has reached a position is there"
-    there = SilverRows(job.target.place, job.opened.table)
-    if row is None and few and there.can_be_searched(job.key.names):
+    row = decoded.row if (decoded.completes if whole is None else whole) else None
+    if decoded.nothing_before:
+        return _no_rows(decoded, row)
+    assert decoded.opened.table is not None, "a table that has reached a position is there"
+    there = SilverRows(decoded.silver.place, decoded.opened.table)
+    if row is None and few and there.can_be_searched(decoded.key.names):
         with suppress(StoreUnavailable, pa.ArrowException):  # Spark reports the problem, as for any other cut
-            return _search_silver(job, there, keys, bounds)
-    failing = _failing_rows(job)
+            return _search_silver(decoded, there, keys, bounds)
+    failing = _failing_rows(decoded)
     wanted = keys.select("key")
     if failing is not None:
-        failing = by_key(failing, job.key, row)
-        failing = failing if job.is_small else job.cached(failing)
+        failing = by_key(failing, decoded.key, row)
+        failing = failing if decoded.is_small else decoded.cached(failing)
         wanted, bounds = wanted.unionByName(failing.select("key")), {}
-    assert job.current is not None, "a table that is there can be read"
-    table = by_key(job.current.where(within(bounds)), job.key, row)
-    inside = job.cached(existing(table, wanted, few=few).withColumn("outside", F.lit(False)))
+    assert decoded.current is not None, "a table that is there can be read"
+    table = by_key(decoded.current.where(within(bounds)), decoded.key, row)
+    inside = decoded.cached(existing(table, wanted, few=few).withColumn("outside", F.lit(False)))
     if failing is None:
         return inside
     return inside.unionByName(failing.withColumn("outside", F.lit(True)))
 
 
-def _search_silver(job: CutJob, there: SilverRows, keys: DataFrame, bounds: Mapping[str, tuple[int, int]]) -> DataFrame:
+def _search_silver(
+    decoded: DecodedCut, there: SilverRows, keys: DataFrame, bounds: Mapping[str, tuple[int, int]]
+) -> DataFrame:
     """Return the rows at a few keys, without ``row`` and without a Spark scan of the table."""
     found = there.at(keys.select("key.*").toArrow(), [POSITION], bounds=bounds)
-    rows = pa.table({"key": found.select(job.key.names).to_struct_array(), "position": found[POSITION]})
-    kind = T.StructType().add("key", job.key).add("position", job.columns[POSITION].dataType)
-    return from_arrow(job.target.session, rows, kind).withColumn("outside", F.lit(False))
+    rows = pa.table({"key": found.select(decoded.key.names).to_struct_array(), "position": found[POSITION]})
+    kind = T.StructType().add("key", decoded.key).add("position", decoded.columns[POSITION].dataType)
+    return from_arrow(decoded.silver.session, rows, kind).withColumn("outside", F.lit(False))
 
 
-def _no_rows(job: CutJob, row: T.StructType | None) -> DataFrame:
-    position = T.StringType() if job.target.connector.source_ordered else T.LongType()
-    kind = T.StructType().add("key", job.key).add("position", position)
+def _no_rows(decoded: DecodedCut, row: T.StructType | None) -> DataFrame:
+    position = T.StringType() if decoded.silver.connector.source_ordered else T.LongType()
+    kind = T.StructType().add("key", decoded.key).add("position", position)
     kind = kind if row is None else kind.add("row", row)
-    return job.target.session.createDataFrame([], kind.add("outside", T.BooleanType()))
+    return decoded.silver.session.createDataFrame([], kind.add("outside", T.BooleanType()))
 
 
 def _keys_named(changes: DataFrame) -> DataFrame:
@@ -274,32 +278,38 @@ def _keys_named(changes: DataFrame) -> DataFrame:
     return changes.select("key").unionByName(left)
 
 
-def _failing_rows(job: CutJob) -> DataFrame | None:
+def _failing_rows(decoded: DecodedCut) -> DataFrame | None:
     """Return the complete rows of the side table: they exist at the source but fail the table's rules. Lazy."""
-    return None if job.side_rows is None else job.side_rows.where(~F.array_contains(REASONS, UNEXPLAINED))
+    return None if decoded.side_rows is None else decoded.side_rows.where(~F.array_contains(REASONS, UNEXPLAINED))
 
 
 def _mark_existing(net: DataFrame, before: DataFrame) -> DataFrame:
-    """Add ``stood`` to each key: whether a row existed before the cut."""
-    there = before.select("key", F.lit(True).alias("stood"))
-    return net.join(there, "key", "left").withColumn("stood", F.coalesce("stood", F.lit(False)))
+    """Add ``existed`` to each key: whether a row existed before the cut."""
+    there = before.select("key", F.lit(True).alias("existed"))
+    return net.join(there, "key", "left").withColumn("existed", F.coalesce("existed", F.lit(False)))
 
 
-def _skipping_bounds(job: CutJob, bounds: Mapping[str, tuple[int, int]]) -> Mapping[str, tuple[int, int]]:
+def _skipping_bounds(decoded: DecodedCut, bounds: Mapping[str, tuple[int, int]]) -> Mapping[str, tuple[int, int]]:
     """Return only the bounds that let a reader skip files; others just add cost."""
-    return {} if job.nothing_before or job.side_rows is not None else skipping_bounds(job.opened.table, bounds)
+    return (
+        {} if decoded.nothing_before or decoded.side_rows is not None else skipping_bounds(decoded.opened.table, bounds)
+    )
 
 
-def _with_ranges(job: CutJob, net: DataFrame) -> DataFrame:
+def _with_ranges(decoded: DecodedCut, net: DataFrame) -> DataFrame:
     """Add a delete for every row in a removed range that no net change names."""
-    (name,) = job.key.names
-    ranges = job.target.decoder.removed_ranges(job.frames, job.context, job.cut, job.target.table).dataframe()
-    assert job.current is not None, "a cut that does not replace needs a table"
+    (name,) = decoded.key.names
+    ranges = decoded.silver.decoder.removed_ranges(
+        decoded.frames, decoded.context, decoded.cut, decoded.silver.conf
+    ).dataframe()
+    assert decoded.current is not None, "a cut that does not replace needs a table"
     there = [
-        rows.select(as_struct(job.key).alias("key")) for rows in (job.current, _failing_rows(job)) if rows is not None
+        rows.select(as_struct(decoded.key).alias("key"))
+        for rows in (decoded.current, _failing_rows(decoded))
+        if rows is not None
     ]
     keys = there[0] if len(there) == 1 else there[0].unionByName(there[1]).distinct()
     inside = F.col(f"key.{name}").between(F.col("first_key"), F.col("last_key"))
     removed = keys.join(F.broadcast(ranges), inside).groupBy("key").agg(F.max("frame_seq").alias("position"))
     others = removed.withColumn("op", F.lit(DELETE)).join(net.select("key"), "key", "left_anti")
-    return job.cached(net.unionByName(others, allowMissingColumns=True))
+    return decoded.cached(net.unionByName(others, allowMissingColumns=True))

@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 from silverfold.conf.errors import ApplyError, Overtaken, RebuildNeeded
 from silverfold.pipelines.applying.beside import TAKEN_BACK, Beside
 from silverfold.pipelines.applying.cuts import newest_note, position_in
-from silverfold.pipelines.applying.target import Opened, Target
+from silverfold.pipelines.applying.silver import OpenedTables, SilverTable
 from silverfold.pipelines.places import Place
+from silverfold.pipelines.upkeep.lease import sole_writer
 from silverfold.transforms.merge import USER_METADATA, overwrite
 from silverfold.transforms.spark_errors import named_errors
 from silverfold.transforms.sql import path_table
@@ -37,7 +38,13 @@ def restore(session: SparkSession, path: str, version: int, *, metadata: str) ->
         session.conf.unset(USER_METADATA)
 
 
-def settle(target: Target) -> Opened:
+def settle(silver: SilverTable) -> None:
+    """Do as `open_settled`, apart from a cut."""
+    with sole_writer(silver.places, silver.feed.name, silver.name), named_errors(silver.name):
+        open_settled(silver)
+
+
+def open_settled(silver: SilverTable) -> OpenedTables:
     """Open the tables of a cut, with each companion table restored to the rows that count. Safe to repeat.
 
     Raises:
@@ -45,20 +52,20 @@ def settle(target: Target) -> Opened:
         Overtaken: Another process wrote at the same moment.
         StoreUnavailable: Try again.
     """
-    opened = target.opened()
-    built = position_in(opened.table, target.app_id) >= 0
+    opened = silver.opened()
+    built = position_in(opened.table, silver.app_id) >= 0
     if not built and opened.history.written > 1:
-        raise _needed(target, "there is a history of several cuts, and no table")
+        raise _needed(silver, "there is a history of several cuts, and no table")
     # A history kept earlier must not be lost.
     is_retained = built and opened.note is not None and opened.note.history is None
-    parts = [*([] if is_retained else [(target.history, opened.history)]), (target.tombstones, opened.tombstones)]
+    parts = [*([] if is_retained else [(silver.history, opened.history)]), (silver.tombstones, opened.tombstones)]
     unsettled = [(place, found) for place, found in parts if not (found.is_settled or found.is_gone)]
     for place, found in unsettled:
-        _take_back(target, place, found, before=-1 if opened.note is None else opened.note.last_position)
-    return target.opened() if unsettled else opened
+        _take_back(silver, place, found, before=-1 if opened.note is None else opened.note.last_position)
+    return silver.opened() if unsettled else opened
 
 
-def _take_back(target: Target, place: Place, found: Beside, *, before: int) -> None:
+def _take_back(silver: SilverTable, place: Place, found: Beside, *, before: int) -> None:
     newest = newest_note(found.newest)
     assert newest is not None, "a commit of ours made it unsettled"
     version = -1 if found.counts is None else found.counts.version()
@@ -67,15 +74,15 @@ def _take_back(target: Target, place: Place, found: Beside, *, before: int) -> N
     )
     try:
         if found.counts is None:
-            rows = target.session.read.format("delta").load(place.url).limit(0)
+            rows = silver.session.read.format("delta").load(place.url).limit(0)
             overwrite(rows, place.url, metadata=note.to_json())
         else:
-            restore(target.session, place.url, version, metadata=note.to_json())
+            restore(silver.session, place.url, version, metadata=note.to_json())
     except Overtaken:
         raise
     except ApplyError as error:
-        raise _needed(target, f"{place} cannot be taken back to version {version}: {error}") from error
+        raise _needed(silver, f"{place} cannot be taken back to version {version}: {error}") from error
 
 
-def _needed(target: Target, reason: str) -> RebuildNeeded:
-    return RebuildNeeded(reason, feed=target.feed.name, table=target.name)
+def _needed(silver: SilverTable, reason: str) -> RebuildNeeded:
+    return RebuildNeeded(reason, feed=silver.feed.name, table=silver.name)

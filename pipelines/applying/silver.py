@@ -1,187 +1,199 @@
-"""One silver table, cut by cut: take statistics, apply the cut, and read back what its commit did.
+"""One silver table of a feed: its location, its kind, its tables as a cut finds them, and the settings it has.
 
 The table's own Delta log holds the position (``txnAppId = apply/<feed>/<table>``); there is no separate checkpoint.
+Each commit records the settings that decide which rows the table has. Rows written under other settings mean something
+else, so a cut continues from them only if it replaces all of them.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from uuid import uuid4
 
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql import types as T
+from pyspark.sql import DataFrame, SparkSession
 
-from silverfold.conf.errors import Overtaken, PositionNotRecorded, UndecodableFrame
+from silverfold.conf.errors import RebuildNeeded
 from silverfold.conf.model import Table
-from silverfold.connectors.base import Connector, Cut, CutStatistics, Decoder, Feed
-from silverfold.connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
-from silverfold.pipelines.applying.commit_note import CommitNote
-from silverfold.pipelines.applying.cuts import CutRow, from_commit, from_record, recorded_in
-from silverfold.pipelines.applying.settle import settle
-from silverfold.pipelines.applying.target import Target
-from silverfold.pipelines.applying.write import apply_cut
-from silverfold.pipelines.landing.bronze import CARRYING, files_between, inside, read_cut
+from silverfold.connectors.base import Connector, Cut, Decoder, Feed, TableKind
+from silverfold.pipelines.applying.beside import GONE, NOTHING, Beside, counting, find_beside, position_of
+from silverfold.pipelines.applying.commit_note import NOT_TOLD, CommitNote
+from silverfold.pipelines.applying.cuts import app_id, newest_note, position_in, position_reached
+from silverfold.pipelines.applying.row_settings import RowSettings, describe_difference, differing, row_settings
 from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.spark.session import close_session, own_session
 from silverfold.pipelines.store import open_table
-from silverfold.pipelines.upkeep.lease import sole_writer
-from silverfold.transforms.spark_errors import named_errors
-
-_FRAME = "frame_seq LONG, epoch INT, stream STRING, kind STRING, boundary STRING, body BINARY"
-"""Columns of bronze needed for decoding. delta-rs finds the files in the log, without a Spark job."""
-
-_SMALL_CUT = 10_000
-"""Largest number of updates for which adaptive execution costs more than it gains."""
-
-_RECENT_COMMITS = 8
-"""Number of commits to search for our own: only maintenance commits can be newer."""
+from silverfold.transforms.expectations import Rule
+from silverfold.transforms.merge import make_without_vectors
+from silverfold.transforms.sql import path_table
 
 
-@dataclass
+@dataclass(frozen=True)
 class SilverTable:
-    """One silver table of a feed.
+    """One silver table of a feed, and the session that only it writes with.
 
     Args:
-        spark: As `Target.start`.
+        spark: Returns a session of the JVM that runs the jobs; called only once there is work.
+        token: Unique to this builder; identifies its commits.
     """
 
     spark: Callable[[], SparkSession]
     feed: Feed
     connector: Connector
+    decoder: Decoder
     name: str
     places: Places
-    target: Target = field(init=False)
+    token: str = field(default_factory=lambda: uuid4().hex)
 
-    def __post_init__(self) -> None:
-        decoder = self.connector.decoder(self.feed)
-        self.target = Target(self.spark, self.feed, self.connector, decoder, self.name, self.places)
-
-    @property
-    def table(self) -> Table:
-        """The table's settings."""
-        return self.target.table
-
-    @property
+    @cached_property
     def session(self) -> SparkSession:
-        """The table's own session."""
-        return self.target.session
+        """The table's own session: commit settings belong to a session."""
+        return session_for(self.spark(), self.conf)
+
+    def close(self) -> None:
+        """Close the table's session if it was opened."""
+        if "session" in self.__dict__:
+            close_session(self.session)
 
     @property
-    def decoder(self) -> Decoder:
-        """The feed's decoder."""
-        return self.target.decoder
+    def conf(self) -> Table:
+        """The table's settings."""
+        return self.feed.tables[self.name]
+
+    @property
+    def table_kind(self) -> TableKind:
+        """The kind of table: state, changelog or append."""
+        return self.connector.table_kind(self.conf)
 
     @property
     def place(self) -> Place:
         """Location of the table."""
-        return self.target.place
+        return self.places.silver(self.feed.name, self.name)
+
+    @property
+    def sql_name(self) -> str:
+        """The table's name in SQL."""
+        return path_table(self.place.url)
 
     @property
     def app_id(self) -> str:
-        """Application id under which the commits carry the position."""
-        return self.target.app_id
+        """Application id under which the table's commits carry its position."""
+        return app_id(self.feed.name, self.name)
+
+    @property
+    def history(self) -> Place:
+        """Location of the history."""
+        return self.places.history(self.feed.name, self.name)
+
+    @property
+    def tombstones(self) -> Place:
+        """Location of the tombstones."""
+        return self.places.tombstones(self.feed.name, self.name)
+
+    @property
+    def side_table(self) -> Place:
+        """Location of the side table."""
+        return self.places.side_table(self.feed.name, self.name)
+
+    @property
+    def upsert(self) -> bool:
+        """Whether an update without an existing row inserts one: the table never has a snapshot."""
+        return not self.connector.has_snapshots(self.conf)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The table's rules."""
+        return tuple(Rule(name, each.condition, each.action) for name, each in self.conf.expect.items())
+
+    @property
+    def rules_digest(self) -> str:
+        """Digest that changes whenever the rules do."""
+        rules = sorted((rule.name, rule.condition, rule.action) for rule in self.rules)
+        return hashlib.blake2b(repr(rules).encode(), digest_size=8).hexdigest()
+
+    def row_settings(self, source_keys: Sequence[str]) -> RowSettings:
+        """Return the settings that decide which rows the table has. ``keys`` default to the source's own."""
+        return row_settings(self.connector, self.feed, self.name, self.conf.keys or source_keys)
 
     def position(self) -> int:
         """Return the position the table has reached, read from its log; -1 for none."""
-        return self.target.position()
+        return position_reached(self.places, self.feed.name, self.name)
 
-    def frames(self, cut: Cut) -> ArrowRows:
-        """Return the frames of a cut to be decoded; few frames are read in this process, without Spark.
+    def opened(self) -> OpenedTables:
+        """Open the silver table and its companion tables, as far as they exist. Raises StoreUnavailable."""
+        table = open_table(self.place)
+        note = newest_note(table)
+        version = counting(note, built=position_in(table, self.app_id) >= 0)
+        return OpenedTables(
+            table=table,
+            note=note,
+            history=find_beside(self.history, version.history) if self.conf.keeps_history else NOTHING,
+            tombstones=find_beside(self.tombstones, version.tombstones) if self.connector.source_ordered else NOTHING,
+            side=find_beside(self.side_table, version.aside) if self.table_kind is TableKind.STATE else NOTHING,
+        )
 
-        Raises:
-            ApplyError, StoreUnavailable: They cannot be read now.
-        """
-        bronze = self.places.bronze(self.feed.name)
-        few, session = read_cut(bronze, cut, cut.left_out), self.session  # columns need a running session
-        if few is not None:
-            return InProcess(session, few)
-        with named_errors(self.name):
-            files = files_between(bronze, cut.spans[0][0], cut.spans[-1][1])
-            frames = session.read.schema(_FRAME).parquet(*files)
-            wanted = F.col("kind").isin(*CARRYING) & (F.col("stream") == cut.stream)
-            left_out = F.col("frame_seq").isin(*cut.left_out)
-            return InSpark(frames.where(inside(F.col("frame_seq"), cut.spans) & wanted & ~left_out))
-
-    def needs_statistics(self, context: Any, cut: Cut) -> bool:
-        """Return whether the cut needs statistics before it is applied.
-
-        A replacing cut does not, nor does one folded by the engine, which counts as it folds. Both do if the decoder
-        may find counters to report.
-        """
-        counted_on_the_way = cut.replaces or not self.connector.folds
-        return not counted_on_the_way or self.decoder.has_counters(context, cut, self.table)
-
-    def statistics(self, frames: ArrowRows, context: Any, cut: Cut) -> CutStatistics:
-        """Compute statistics of the cut before anything is written. Runs one Spark job at most.
-
-        Raises:
-            ApplyError: The cut cannot be read. Subclasses give the reason.
-        """
-        with named_errors(self.name):
-            return self.decoder.statistics(frames, context, cut, self.table)
-
-    def analyze(self, frames: ArrowRows, context: Any, cut: Cut) -> CutStatistics:
-        """Return the same for a cut that can be decoded. Raises UndecodableFrame, naming the first bad frame."""
-        found = self.statistics(frames, context, cut)
-        if found.bad_position is not None:
-            raise UndecodableFrame(
-                table=self.name,
-                position=found.bad_position,
-                cause_class=found.bad_class or "",
-                reason=found.bad_reason or "",
-            )
-        return found
-
-    def apply(
-        self,
-        frames: ArrowRows,
-        context: Any,
-        cut: Cut,
-        statistics: CutStatistics,
-        *,
-        later: Sequence[T.StructField] = (),
-    ) -> CutRow | None:
-        """Apply a cut in one commit. Safe to repeat.
-
-        Args:
-            statistics: `connectors.base.NO_STATISTICS` if none are needed.
-            later: Columns that the source gains after the cut; until then they are NULL to the table's rules.
-
-        Returns:
-            The applied cut; None if another builder had already come this far.
-
-        Raises:
-            ApplyError: The cut cannot be applied; the table is unchanged. Subclasses give the reason. For a cut without
-                statistics it may be an undecodable frame, which `analyze` then names.
-        """
-        self.session.conf.set("spark.sql.adaptive.enabled", str(len(cut.begins) > _SMALL_CUT).lower())
-        with sole_writer(self.places, self.feed.name, self.name), named_errors(self.name):
-            began = apply_cut(self.target, frames, context, cut, statistics, later=later)
-        return self._read_back(cut, began)
-
-    def settle(self) -> None:
-        """Undo companion writes without a silver commit, as `pipelines.applying.settle` does."""
-        with sole_writer(self.places, self.feed.name, self.name), named_errors(self.name):
-            settle(self.target)
-
-    def _read_back(self, cut: Cut, began: int | None) -> CutRow | None:
-        opened = open_table(self.place)
-        found, generation = from_record(recorded_in(opened, self.app_id))
-        if found < cut.last and began is not None and generation != began:
-            raise Overtaken(
-                "another rebuild, or build under other rules, wrote it meanwhile; try again", table=self.name
-            )
-        if opened is None or found < cut.last:
-            raise PositionNotRecorded(f"the log says {found} after a commit for {cut.last}", table=self.name)
-        return _cut_row(opened, cut.last, self.target.token) if found == cut.last else None
+    def read(self, place: Place, opened: DeltaTable) -> DataFrame:
+        """Return the rows of a table at the version opened, so that later writes do not invalidate a cache. Lazy."""
+        return self.session.read.format("delta").option("versionAsOf", opened.version()).load(place.url)
 
 
-def _cut_row(opened: DeltaTable, position: int, token: str) -> CutRow | None:
-    """Return the result of our commit that reached the position; None if it is another builder's, or too old."""
-    for commit in opened.history(_RECENT_COMMITS):
-        note = CommitNote.from_json(commit.get("userMetadata"))
-        if note is not None and note.last_position == position:
-            return from_commit(commit) if note.by == token else None
-    return None
+def session_for(running: SparkSession, table: Table) -> SparkSession:
+    """Return a separate session for writing a table and creating its companion tables."""
+    session = own_session(running)
+    if not table.deletion_vectors:
+        make_without_vectors(session)
+    return session
+
+
+@dataclass(frozen=True)
+class OpenedTables:
+    """A silver table and its companion tables as a cut finds them, each opened once.
+
+    Args:
+        table: None if it does not exist.
+        note: Commit note of the table's newest cut; None without one.
+        side: The side table.
+    """
+
+    table: DeltaTable | None
+    note: CommitNote | None
+    history: Beside
+    tombstones: Beside
+    side: Beside
+
+
+def check_built(
+    silver: SilverTable,
+    cut: Cut,
+    known: CommitNote,
+    settings: RowSettings,
+    opened: OpenedTables,
+) -> None:
+    """Raise RebuildNeeded if today's settings give the rows another meaning, or a companion table does not match."""
+    feed, table = silver.feed.name, silver.name
+    then = settings if known.settings is None else known.settings
+    other = differing(then, settings)
+    anew = cut.replaces and not silver.conf.keeps_history
+    if other and not anew:
+        reason = describe_difference(other[0], then, settings, what="the table")
+        raise RebuildNeeded(reason, feed=feed, table=table, undo="put that back")
+    if silver.conf.keeps_history:
+        if known.history is None:
+            raise RebuildNeeded("its newest cut was applied without a history", feed=feed, table=table)
+        if opened.history.counts is None:
+            raise RebuildNeeded(GONE["history"], feed=feed, table=table)
+        reached = position_of(opened.history) if known.history == NOT_TOLD else known.last_position
+        if reached != known.last_position:
+            reason = f"its history is at position {reached}, the table at {known.last_position}"
+            raise RebuildNeeded(reason, feed=feed, table=table)
+    if (
+        known.tombstones not in (None, NOT_TOLD)
+        and silver.connector.source_ordered
+        and opened.tombstones.counts is None
+    ):
+        raise RebuildNeeded(GONE["tombstones"], feed=feed, table=table)
+    if known.aside is not None and opened.side.counts is None:
+        raise RebuildNeeded(GONE["aside"], feed=feed, table=table)

@@ -35,10 +35,6 @@ class _Turn:
     not_before: float = 0.0
     """Monotonic time of that try."""
 
-    def take(self) -> Step:
-        self.landed = self.build.landed
-        return self.build.step(self.table)
-
     def ended(self, step: Step, first_wait: float) -> None:
         self.failed = step.error is not None
         if step.applied is not None:
@@ -79,7 +75,8 @@ def take_turns(
         while running or (not stop.is_set() and (due or follow is not None)):
             while due and len(running) < at_once and not stop.is_set():
                 turn = due.popleft()
-                running[pool.submit(turn.take)] = turn
+                turn.landed = turn.build.landed
+                running[pool.submit(turn.build.step, turn.table)] = turn
             for future in _wait_for_steps(running, stop, poll_seconds if follow is not None else None):
                 turn = running.pop(future)
                 step = future.result()

@@ -1,10 +1,11 @@
-"""Write a checked cut: companion tables first, then the silver table's commit, which makes all of them count."""
+"""The writes of a checked cut: its companion tables, and the silver table, whose commit makes all of them count."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TypeAlias
 from uuid import uuid4
 
 from pyspark.sql import DataFrame
@@ -12,14 +13,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from silverfold.conf.errors import ApplyError, Overtaken, RebuildNeeded, SchemaDrift
-from silverfold.connectors.base import Cut, CutStatistics, TableKind
-from silverfold.connectors.common.arrow_rows import ArrowRows
-from silverfold.pipelines.applying.beside import Counting
-from silverfold.pipelines.applying.check import Checked, check_cut
-from silverfold.pipelines.applying.cut_job import LAST_KEY, ORDINAL, CutJob, prepare, without_errors
+from silverfold.connectors.base import TableKind
+from silverfold.pipelines.applying.beside import Counting, Part
+from silverfold.pipelines.applying.check import CheckedCut
 from silverfold.pipelines.applying.cuts import history_id, position_in, recorded_in, tombstones_id
-from silverfold.pipelines.applying.fold_cut import Folded, fold_cut
-from silverfold.pipelines.applying.target import Target
+from silverfold.pipelines.applying.decode import LAST_KEY, ORDINAL, DecodedCut, without_errors
+from silverfold.pipelines.applying.fold_cut import FoldedCut
 from silverfold.pipelines.store import is_small
 from silverfold.pipelines.upkeep.swap import Live, failed_by_move, merged_version, replace_beside, unless_moved
 from silverfold.transforms.changes import DELETE, INSERT, complete, typed_as
@@ -30,7 +29,6 @@ from silverfold.transforms.merge import (
     OP,
     POSITION,
     WHOLE_FILES,
-    Recorded,
     append,
     begun,
     merge,
@@ -41,218 +39,179 @@ from silverfold.transforms.merge import (
 from silverfold.transforms.sql import quoted
 from silverfold.transforms.tombstones import write_tombstones
 
+Write: TypeAlias = Callable[[], int | None]
+"""Writes a companion table; returns its version that counts once the silver table's commit names it."""
 
-def apply_cut(
-    target: Target,
-    frames: ArrowRows,
-    context: Any,
-    cut: Cut,
-    statistics: CutStatistics,
-    *,
-    later: Sequence[T.StructField],
-) -> int | None:
-    """Apply one cut to one table, in one commit of the table. Runs Spark jobs; safe to repeat.
 
-    Args:
-        later: Columns that the source gains after this cut. Until then they are NULL to the table's rules.
+def companion_writes(decoded: DecodedCut, folded: FoldedCut, checked: CheckedCut) -> Mapping[Part, Write]:
+    """Return the writes of a cut besides its table, in order. Each returns the version that counts from then on.
 
-    Returns:
-        `CutJob.generation`. If the table's log records a later one by then, the cut was not applied. None if there was
-        nothing to do.
-
-    Raises:
-        ApplyError: The cut cannot be applied. The table and the companion rows that count are unchanged. Subclasses
-            give the reason.
+    None counts until the silver table's commit names it: a partial write after a crash is repeated in full.
     """
-    with ExitStack() as cache:
-        job = prepare(target, frames, context, cut, statistics, later=later, cache=cache)
-        if job is None:
-            return None
-        if target.table_kind is TableKind.STATE:
-            folded = fold_cut(job)
-            _write(job, folded, check_cut(job, folded))
-        else:
-            _append_rows(job)
-        return job.generation
+    writes: dict[Part, Write] = {}
+    if decoded.silver.conf.keeps_history:
+        writes["history"] = partial(_write_history, decoded, folded, checked)
+    if decoded.silver.connector.source_ordered:
+        writes["tombstones"] = partial(_write_tombstones, decoded, folded, checked)
+    return writes | {"aside": partial(_write_side_table, decoded, checked.side_rows)}
 
 
-def _append_rows(job: CutJob) -> None:
-    """Append to a changelog or append table."""
-    target = job.target
-    rows = _log_rows(job) if target.table_kind is TableKind.CHANGELOG else _rows_to_append(job)
-    _follow_source(job)
-    with _unless_moved(job, rows) as guarded:
-        recorded = job.recorded(target.app_id, job.statistics.counters)
-        append(_select_columns(guarded, job.columns), target.place.url, recorded=recorded)
-
-
-@contextmanager
-def _unless_moved(job: CutJob, rows: DataFrame) -> Iterator[DataFrame]:
-    """Yield the rows for a write that is valid only while the table is unchanged.
-
-    Raises:
-        Overtaken: It has changed.
-    """
-    target = job.target
-    live = Live(target.place, target.app_id, recorded_in(job.opened.table, target.app_id))
-    try:
-        yield unless_moved(rows, live)
-    except ApplyError as error:
-        if failed_by_move(error):
-            raise Overtaken("another process wrote the table first; try again", table=target.name) from error
-        raise
-
-
-def _write(job: CutJob, folded: Folded, checked: Checked) -> None:
-    """Write all tables in order. A partial write after a crash counts for nothing and is repeated in full."""
-    target = job.target
-    beside = Counting(
-        history=_write_history(job, folded, checked) if target.table.keeps_history else None,
-        tombstones=_write_tombstones(job, folded, checked) if target.connector.source_ordered else None,
-        aside=_write_aside(job, checked.side_rows),
-    )
-    _write_table(job, folded, checked, beside)
-
-
-def _follow_source(job: CutJob) -> list[str]:
+def follow_source(decoded: DecodedCut) -> list[str]:
     """Apply schema changes that need commits of their own; return the columns that come with the cut's rows.
 
     New columns are not added before the rows: a cut that ends earlier lacks them. That happens after a crash, or with a
     builder that has seen fewer frames.
     """
-    if job.drift is None:
+    if decoded.drift is None:
         return []
-    follow(job.target.session, job.target.place.url, job.drift._replace(added=()))
-    return [field.name for field in job.drift.added]
+    follow(decoded.silver.session, decoded.silver.place.url, decoded.drift._replace(added=()))
+    return [field.name for field in decoded.drift.added]
 
 
-def _write_table(job: CutJob, folded: Folded, checked: Checked, beside: Counting) -> None:
-    """Write the silver table.
+def table_write(
+    decoded: DecodedCut, folded: FoldedCut, checked: CheckedCut, versions: Counting, new: Sequence[str]
+) -> Callable[[], None]:
+    """Return the write of a state table, in one commit.
 
     Other builds may have applied part of the cut meanwhile. The result is the same, because `transforms.merge` writes a
     row only at a higher position. Two cases need a guard: no table to merge into, and builds under other settings.
+
+    Args:
+        versions: Versions of the companion tables that count with this commit.
+        new: Columns that come with the rows.
     """
-    target, rows, cut = job.target, checked.rows, job.cut
-    recorded = job.recorded(target.app_id, checked.notes, beside=beside)
-    new = _follow_source(job)
-    if job.current is None:
-        first = rows if cut.replaces else begun(rows, upsert=target.upsert)
-        with _unless_moved(job, _select_columns(first, job.columns)) as guarded:
-            append(guarded, target.place.url, recorded=recorded)
-    elif job.has_other_settings:
-        with _unless_moved(job, rows) as guarded:
-            _change(job, guarded, recorded, new=new, bounds=folded.bounds, options={})
-    else:
-        _change(job, rows, recorded, new=new, bounds=folded.bounds, options=_merge_options(job))
+    silver, cut, rows = decoded.silver, decoded.cut, checked.rows
+    recorded = decoded.recorded(silver.app_id, checked.notes, versions=versions)
+    if decoded.current is None:
+        first = _select_columns(rows if cut.replaces else begun(rows, upsert=silver.upsert), decoded.columns)
+        return partial(append, _unless_moved(decoded, first), silver.place.url, recorded=recorded)
+    options = _merge_options(decoded)
+    if decoded.has_other_settings:
+        rows, options = _unless_moved(decoded, rows), {}
+    if cut.replaces and decoded.renames:
+        return partial(overwrite, _select_columns(rows, decoded.columns), silver.place.url, recorded=recorded)
+    if cut.replaces:
+        return partial(replace, rows, silver.sql_name, keys=decoded.keys, recorded=recorded, new=new, options=options)
+    return partial(
+        merge,
+        rows,
+        silver.sql_name,
+        keys=decoded.keys,
+        recorded=recorded,
+        new=new,
+        upsert=silver.upsert,
+        bounds={} if decoded.rekeyed else folded.bounds,
+        options={**options, **(WHOLE_FILES if is_small(decoded.opened.table) else {})},
+    )
 
 
-def _change(
-    job: CutJob,
-    rows: DataFrame,
-    recorded: Recorded,
-    *,
-    new: Sequence[str],
-    bounds: Mapping[str, tuple[int, int]],
-    options: Mapping[str, str],
-) -> None:
-    """Change an existing table."""
-    target = job.target
-    if job.cut.replaces and job.renames:
-        overwrite(_select_columns(rows, job.columns), target.place.url, recorded=recorded)
-    elif job.cut.replaces:
-        replace(rows, target.sql_name, keys=job.keys, recorded=recorded, new=new, options=options)
-    else:
-        merge(
-            rows,
-            target.sql_name,
-            keys=job.keys,
-            recorded=recorded,
-            new=new,
-            upsert=target.upsert,
-            bounds={} if job.rekeyed else bounds,
-            options={**options, **(WHOLE_FILES if is_small(job.opened.table) else {})},
-        )
+def log_write(decoded: DecodedCut) -> Callable[[], None]:
+    """Return the write of a changelog or append table, in one commit."""
+    silver = decoded.silver
+    rows = _log_rows(decoded) if silver.table_kind is TableKind.CHANGELOG else _rows_to_append(decoded)
+    guarded = _select_columns(_unless_moved(decoded, rows), decoded.columns)
+    recorded = decoded.recorded(silver.app_id, decoded.statistics.counters)
+    return partial(append, guarded, silver.place.url, recorded=recorded)
 
 
-def _merge_options(job: CutJob) -> Mapping[str, str]:
-    return AT_HAND if job.is_small else {}
+def _unless_moved(decoded: DecodedCut, rows: DataFrame) -> DataFrame:
+    """Return the rows for a write that fails if the table changes first (`overtaken_if_moved`)."""
+    silver = decoded.silver
+    return unless_moved(rows, Live(silver.place, silver.app_id, recorded_in(decoded.opened.table, silver.app_id)))
 
 
-def _write_history(job: CutJob, folded: Folded, checked: Checked) -> int:
+@contextmanager
+def overtaken_if_moved(table: str) -> Iterator[None]:
+    """Raise Overtaken for a write inside the block that failed because its table has changed."""
+    try:
+        yield
+    except ApplyError as error:
+        if failed_by_move(error):
+            raise Overtaken("another process wrote the table first; try again", table=table) from error
+        raise
+
+
+def _merge_options(decoded: DecodedCut) -> Mapping[str, str]:
+    return AT_HAND if decoded.is_small else {}
+
+
+def _write_history(decoded: DecodedCut, folded: FoldedCut, checked: CheckedCut) -> int:
     """Write the row versions of every update of the cut; return the resulting version of the history."""
-    target, by_decoder = job.target, job.target.connector.folds
-    app, opened = history_id(target.feed.name, target.name), job.opened.history.counts
-    changes = _versions(job) if by_decoder else folded.changes
-    recorded = job.recorded(app, checked.notes, behind=position_in(job.opened.history.newest, app))
+    silver, by_decoder = decoded.silver, decoded.silver.connector.folds
+    app, opened = history_id(silver.feed.name, silver.name), decoded.opened.history.counts
+    changes = _versions(decoded) if by_decoder else folded.changes
+    recorded = decoded.recorded(app, checked.notes, behind=position_in(decoded.opened.history.newest, app))
     try:
         keep_history(
             changes,
-            target.history.url,
-            before=None if opened is None else target.read(target.history, opened),
+            silver.history.url,
+            before=None if opened is None else silver.read(silver.history, opened),
             recorded=recorded,
-            moments=Moments(target.connector.source_ordered, job.cut.snapshot_end),
-            upsert=target.upsert,
+            moments=Moments(silver.connector.source_ordered, decoded.cut.snapshot_end),
+            upsert=silver.upsert,
             moves=folded.moves,
-            ranges=_ranges_of_versions(job) if by_decoder else None,
-            tombstones=job.tombstones,
-            few=job.is_small,
-            options={**_merge_options(job), **(WHOLE_FILES if is_small(opened) else {})},
+            ranges=_ranges_of_versions(decoded) if by_decoder else None,
+            tombstones=decoded.tombstones,
+            few=decoded.is_small,
+            options={**_merge_options(decoded), **(WHOLE_FILES if is_small(opened) else {})},
         )
     except SchemaDrift as error:  # history was disabled for a while, and the table's schema changed meanwhile
         reason = f"its history does not fit the table: {str(error).removeprefix(f'{app}: ')}"
-        raise RebuildNeeded(reason, feed=target.feed.name, table=target.name) from error
-    return merged_version(target.history, recorded.metadata, before=job.opened.history.newest, table=target.name)
+        raise RebuildNeeded(reason, feed=silver.feed.name, table=silver.name) from error
+    return merged_version(silver.history, recorded.metadata, before=decoded.opened.history.newest, table=silver.name)
 
 
-def _versions(job: CutJob) -> DataFrame:
-    versions = job.target.decoder.versions(job.frames, job.context, job.cut, job.target.table)
+def _versions(decoded: DecodedCut) -> DataFrame:
+    versions = decoded.silver.decoder.versions(decoded.frames, decoded.context, decoded.cut, decoded.silver.conf)
     rows = without_errors(versions.dataframe())
-    return job.cached(typed_as(rows, job.columns))
+    return decoded.cached(typed_as(rows, decoded.columns))
 
 
-def _ranges_of_versions(job: CutJob) -> DataFrame | None:
+def _ranges_of_versions(decoded: DecodedCut) -> DataFrame | None:
     """Return wide ranges removed after the snapshot. A replacing cut may lack statistics that would find them."""
-    cut, target = job.cut, job.target
-    if not (job.statistics.wide_ranges or cut.replaces):
+    cut, silver = decoded.cut, decoded.silver
+    if not (decoded.statistics.wide_ranges or cut.replaces):
         return None
-    later = job.frames if cut.snapshot_end is None else job.frames.after("frame_seq", cut.snapshot_end)
-    return target.decoder.removed_ranges(later, job.context, cut, target.table).dataframe()
+    later = decoded.frames if cut.snapshot_end is None else decoded.frames.after("frame_seq", cut.snapshot_end)
+    return silver.decoder.removed_ranges(later, decoded.context, cut, silver.conf).dataframe()
 
 
-def _write_tombstones(job: CutJob, folded: Folded, checked: Checked) -> int:
+def _write_tombstones(decoded: DecodedCut, folded: FoldedCut, checked: CheckedCut) -> int:
     """Record the deletes; return the resulting version of the tombstones.
 
     A history needs every delete of a key: a late change may fall between two.
     """
-    target, every = job.target, job.target.table.keeps_history
-    app = tombstones_id(target.feed.name, target.name)
-    recorded = job.recorded(app, checked.notes, behind=position_in(job.opened.tombstones.newest, app))
+    silver, every = decoded.silver, decoded.silver.conf.keeps_history
+    app = tombstones_id(silver.feed.name, silver.name)
+    recorded = decoded.recorded(app, checked.notes, behind=position_in(decoded.opened.tombstones.newest, app))
     deletes = complete(folded.changes).where(F.col("op") == DELETE)
     write_tombstones(
         net_rows(deletes, position="sequence") if every else net_rows(folded.net, position="position"),
-        target.tombstones.url,
-        keys=job.keys,
+        silver.tombstones.url,
+        keys=decoded.keys,
         recorded=recorded,
-        tombstone_horizon=target.decoder.tombstone_horizon(job.context, job.cut, target.table),
+        tombstone_horizon=silver.decoder.tombstone_horizon(decoded.context, decoded.cut, silver.conf),
         every=every,
     )
-    return merged_version(target.tombstones, recorded.metadata, before=job.opened.tombstones.newest, table=target.name)
+    return merged_version(
+        silver.tombstones, recorded.metadata, before=decoded.opened.tombstones.newest, table=silver.name
+    )
 
 
-def _write_aside(job: CutJob, rows: DataFrame | None) -> int | None:
+def _write_side_table(decoded: DecodedCut, rows: DataFrame | None) -> int | None:
     """Write the side table unless it is unchanged; return its version, if any."""
-    target, opened = job.target, job.opened
+    silver, opened = decoded.silver, decoded.opened
     if rows is None:
         if opened.side.is_settled:
             return None
-        rows = target.session.read.format("delta").load(target.side_table.url).limit(0)
-    elif opened.side.counts is not None and opened.side.is_settled and _is_unchanged(job, rows):
+        rows = silver.session.read.format("delta").load(silver.side_table.url).limit(0)
+    elif opened.side.counts is not None and opened.side.is_settled and _is_unchanged(decoded, rows):
         return opened.side.counts.version()
-    return replace_beside(rows, target.side_table, uuid4().hex, table=target.name)
+    return replace_beside(rows, silver.side_table, uuid4().hex, table=silver.name)
 
 
-def _is_unchanged(job: CutJob, rows: DataFrame) -> bool:
-    return job.is_small and job.side_rows is not None and _have_equal_rows(job.side_rows, rows)
+def _is_unchanged(decoded: DecodedCut, rows: DataFrame) -> bool:
+    return decoded.is_small and decoded.side_rows is not None and _have_equal_rows(decoded.side_rows, rows)
 
 
 def _have_equal_rows(some: DataFrame, others: DataFrame) -> bool:
@@ -262,16 +221,16 @@ def _have_equal_rows(some: DataFrame, others: DataFrame) -> bool:
     return one == other
 
 
-def _rows_to_append(job: CutJob) -> DataFrame:
+def _rows_to_append(decoded: DecodedCut) -> DataFrame:
     """Return the rows to append. All columns depend on ``op``, which raises if a frame cannot be decoded."""
     position = F.when(F.col("op") == INSERT, F.col("frame_seq"))
-    return job.changes.select(position.alias(POSITION), F.col("ordinal").alias(ORDINAL), "row.*")
+    return decoded.changes.select(position.alias(POSITION), F.col("ordinal").alias(ORDINAL), "row.*")
 
 
-def _log_rows(job: CutJob) -> DataFrame:
-    net = net_rows(job.changes).withColumn(LAST_KEY, F.lit(None).cast("long"))
-    (row_key,) = (name for name in job.key.names if name not in job.source.names)
-    ranges = job.target.decoder.removed_ranges(job.frames, job.context, job.cut, job.target.table)
+def _log_rows(decoded: DecodedCut) -> DataFrame:
+    net = net_rows(decoded.changes).withColumn(LAST_KEY, F.lit(None).cast("long"))
+    (row_key,) = (name for name in decoded.key.names if name not in decoded.source.names)
+    ranges = decoded.silver.decoder.removed_ranges(decoded.frames, decoded.context, decoded.cut, decoded.silver.conf)
     removed = ranges.dataframe().select(
         F.lit(DELETE).alias(OP),
         F.col("frame_seq").alias(POSITION),

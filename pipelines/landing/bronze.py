@@ -1,6 +1,7 @@
 """Read bronze in order, without Spark.
 
-Each function reads the table at its newest version when it is called. A table that does not exist yet reads as empty.
+A function that takes a place reads the table at its newest version when it is called. A table that does not exist yet
+reads as empty.
 """
 
 from __future__ import annotations
@@ -59,8 +60,11 @@ class Landing(NamedTuple):
 def landing_at(place: Place, position: int) -> Landing | None:
     """Return bronze's record of the frame at a position; None if there is none. Raises StoreUnavailable."""
     table = open_table(place)
-    if table is None:
-        return None
+    return None if table is None else landing_in(table, position)
+
+
+def landing_in(table: DeltaTable, position: int) -> Landing | None:
+    """Do as `landing_at`, for open bronze."""
     columns = ("frame_seq", "received_at", "source_position")
     for batch in _in_order(table, columns, within=(position, position)):
         received = pc.cast(batch["received_at"], pa.int64())[0].as_py()
@@ -131,28 +135,31 @@ def read_stream(place: Place, stream: str, *, first: int, last: int) -> Iterator
         yield from _in_order(table, STREAM_COLUMNS, within=(first, last), also=ds.field("stream") == stream)
 
 
-def read_cut(place: Place, cut: Cut, left_out: Sequence[int]) -> pa.Table | None:
+def read_cut(table: DeltaTable | None, cut: Cut) -> pa.Table | None:
     """Return the row-carrying frames of a small cut, in order: `STREAM_COLUMNS`; None if the cut is not small.
 
     Args:
-        left_out: Positions of frames to leave out.
+        table: Open bronze; None if it does not exist.
 
     Raises:
         StoreUnavailable: They cannot be read now.
     """
+    schema = pa.schema([SCHEMA.field(name) for name in STREAM_COLUMNS])
+    if table is None:
+        return schema.empty_table()
     position = pc.field("frame_seq")
     first, last = cut.spans[0][0], cut.spans[-1][1]
-    with naming_the_store(place):
-        if last - first >= _FEW_FRAMES or _bytes_between(place, first, last) > _FEW_BYTES:
+    with naming_the_store(table.table_uri):
+        if last - first >= _FEW_FRAMES or _bytes_between(table, first, last) > _FEW_BYTES:
             return None
         batches, size = [], 0
-        for batch in read_stream(place, cut.stream, first=first, last=last):
+        for batch in _in_order(table, STREAM_COLUMNS, within=(first, last), also=ds.field("stream") == cut.stream):
             batches.append(batch)
             size += batch.nbytes
             if size > _FEW_BYTES_READ:
                 return None  # they take far less in files
-        frames = pa.Table.from_batches(batches, pa.schema([SCHEMA.field(name) for name in STREAM_COLUMNS]))
-    carries, is_out = pc.field("kind").isin(CARRYING), position.isin(pa.array(left_out, pa.int64()))
+        frames = pa.Table.from_batches(batches, schema)
+    carries, is_out = pc.field("kind").isin(CARRYING), position.isin(pa.array(cut.left_out, pa.int64()))
     return frames.filter(inside(position, cut.spans) & carries & ~is_out)
 
 
@@ -164,12 +171,14 @@ def inside(position: Any, ranges: Sequence[tuple[int, int]]) -> Any:
     return found[0]
 
 
-def files_between(place: Place, first: int, last: int) -> list[str]:
+def files_between(place: Place, table: DeltaTable | None, first: int, last: int) -> list[str]:
     """Return URLs of the Parquet files that may hold positions of an inclusive range; none if nothing has landed.
 
     For a reader with its own Parquet scan, which then need not replay the log and skip files itself.
+
+    Args:
+        table: Open bronze; None if it does not exist.
     """
-    table = open_table(place)
     if table is None:
         return []
     stated = actions(table).select(["path", "min.frame_seq", "max.frame_seq"])
@@ -177,11 +186,8 @@ def files_between(place: Place, first: int, last: int) -> list[str]:
     return [f"{place}/{path}" for path, least, most in bounds if least <= last and most >= first]
 
 
-def _bytes_between(place: Place, first: int, last: int) -> float:
+def _bytes_between(table: DeltaTable, first: int, last: int) -> float:
     """Return the approximate bytes in files of the frames of a range, from the log alone."""
-    table = open_table(place)
-    if table is None:
-        return 0.0
     stated = actions(table).select(["size_bytes", "min.frame_seq", "max.frame_seq"])
     files: Iterator[tuple[int, int, int]] = zip(*(column.to_pylist() for column in stated), strict=True)
     shares = (

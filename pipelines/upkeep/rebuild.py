@@ -45,7 +45,7 @@ from silverfold.pipelines.applying.cuts import (
 )
 from silverfold.pipelines.applying.reached import is_on_other_bronze
 from silverfold.pipelines.applying.reached import reached as reached_by
-from silverfold.pipelines.applying.target import session_for
+from silverfold.pipelines.applying.silver import session_for
 from silverfold.pipelines.holding.quarantine import resolution_by_rebuild
 from silverfold.pipelines.holding.quarantine_log import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
 from silverfold.pipelines.landing.bronze import last_position

@@ -32,6 +32,8 @@ from pyspark.sql import types as T
 from silverfold.connectors.base import NO_STATISTICS, Cut, Decoder, Feed
 from silverfold.connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
 from silverfold.pipelines.applying import fold_cut as folding
+from silverfold.pipelines.applying.apply_cut import apply_cut
+from silverfold.pipelines.applying.cut_job import CutJob, needs_statistics
 from silverfold.pipelines.applying.cuts import app_id, to_record
 from silverfold.pipelines.applying.silver import SilverTable
 from silverfold.pipelines.places import Places
@@ -124,18 +126,21 @@ class Bench:
         silver = self.silver(name)
         last = (self._position + 1) * 1_000_000 - 1
         cut = Cut(STREAM, 1, silver.position(), last, ((1, last),), (1,), (last,), replaces=False)
-        assert not silver.needs_statistics(None, cut)
+        assert not needs_statistics(silver, None, cut)
         rows = ds.dataset(changes, format="parquet")
         few = rows.count_rows() <= FEW  # a build reads a small cut in its own process
         frames = InProcess(silver.session, rows.to_table()) if few else InSpark(silver.session.read.parquet(changes))
-        assert silver.apply(frames, None, cut, NO_STATISTICS) is not None
+        job = CutJob(silver, cut, frames, None, None, NO_STATISTICS, is_checked=False, later=())
+        assert apply_cut(job) is not None
 
     def silver(self, name: str) -> SilverTable:
         """Return a table as retained by a build between cuts."""
         if name not in self._silver:
             feed = Feed(name, "told", "unused", StubOptions(), {STREAM: StubTable(source="T")})
             connector, places = PreparedConnector(has_partial_updates=False), Places(str(self.folder))
-            self._silver[name] = SilverTable(lambda: self.spark, feed, connector, STREAM, places)
+            self._silver[name] = SilverTable(
+                lambda: self.spark, feed, connector, connector.decoder(feed), STREAM, places
+            )
         return self._silver[name]
 
     def reduced(self, changes: str) -> DataFrame:

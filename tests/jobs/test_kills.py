@@ -141,8 +141,8 @@ def market(tmp_path: Path) -> Market:
 
 
 STEPS = [
-    (Kill("silverfold.pipelines.applying.build:reached", "after"), None),
-    (Kill("silverfold.pipelines.applying.silver:SilverTable.statistics", "decoding"), 0),
+    (Kill("silverfold.pipelines.planning.feed_plan:reached", "after"), None),
+    (Kill("silverfold.pipelines.applying.cut_job:statistics_of", "decoding"), 0),
     (Kill("silverfold.pipelines.applying.write:merge", "before"), 0),
     (Kill("silverfold.pipelines.applying.build:record", "before"), 1),
     (Kill("silverfold.pipelines.applying.build:record", "after"), 2),

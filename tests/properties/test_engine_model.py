@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,11 @@ import silverfold.pipelines.applying.write
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Build, CutLimits, Expectation
 from silverfold.connectors.base import Feed
+from silverfold.pipelines.applying.apply_cut import apply_cut
 from silverfold.pipelines.applying.beside import beside
 from silverfold.pipelines.applying.build import FeedBuild
-from silverfold.pipelines.applying.cuts import read_cuts
-from silverfold.pipelines.applying.silver import SilverTable
+from silverfold.pipelines.applying.cut_job import CutJob
+from silverfold.pipelines.applying.cuts import CutRow, read_cuts
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.change_model import Change, State, after
@@ -160,7 +161,7 @@ class Engine:
         """
         with pytest.MonkeyPatch.context() as patch:
             if self.rng.random() < 0.3:
-                patch.setattr(SilverTable, "apply", applied_twice(SilverTable.apply))
+                patch.setattr(silverfold.pipelines.applying.build, "apply_cut", applied_twice)
             if not lives and self.rng.random() < 0.3:
                 module, step = self.rng.choice(STEPS)
                 patch.setattr(module, step, dying(getattr(module, step), self.rng.random() < 0.5))
@@ -193,13 +194,10 @@ class Engine:
         return rows_of(self.places.history(FEED, STREAM), condition)
 
 
-def applied_twice(apply: Callable[..., Any]) -> Callable[..., Any]:
-    def twice(table: SilverTable, *work: Any) -> Any:
-        row = apply(table, *work)
-        apply(table, *work)
-        return row
-
-    return twice
+def applied_twice(job: CutJob) -> CutRow | None:
+    row = apply_cut(job)
+    apply_cut(job)
+    return row
 
 
 def rows_of(place: Place, where: str, *, version: int | None = None) -> list[tuple[Any, ...]]:

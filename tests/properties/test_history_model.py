@@ -20,8 +20,7 @@ from pyspark.sql import SparkSession
 
 from silverfold.connectors.base import Kind
 from silverfold.connectors.deephaven.connector import CONNECTOR
-from silverfold.pipelines.applying import write
-from silverfold.pipelines.applying.silver import SilverTable
+from silverfold.pipelines.applying import build, write
 from silverfold.pipelines.verifying.verify import Verdict, verify_history
 from tests.properties.test_engine_model import applied_twice
 from tests.support.building import Built, table
@@ -125,7 +124,7 @@ class StoryRunner:
             if self.rng.random() < 0.3:
                 patch.setattr(write, "keep_history", dying(write.keep_history, after=True))
             elif self.rng.random() < 0.3:
-                patch.setattr(SilverTable, "apply", applied_twice(SilverTable.apply))
+                patch.setattr(build, "apply_cut", applied_twice)
             assert built.build() == {}
             for name in TABLES:
                 self.at[name] += self.pending[name]

@@ -74,6 +74,7 @@ class _Spoil:
 
 def misreading(feed_build: FeedBuild, bad: Callable[[int], bool]) -> FeedBuild:
     """Give every table of the build a faulty decoder."""
-    for silver in feed_build.tables.values():
-        silver.target = replace(silver.target, decoder=Misreading(silver.decoder, bad))
+    feed_build.tables = {
+        name: replace(silver, decoder=Misreading(silver.decoder, bad)) for name, silver in feed_build.tables.items()
+    }
     return feed_build

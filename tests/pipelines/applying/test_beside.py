@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 import silverfold.pipelines.upkeep.rebuild
 from silverfold.conf.errors import RebuildNeeded
-from silverfold.pipelines.applying import write
+from silverfold.pipelines.applying import apply_cut, write
 from silverfold.pipelines.applying.beside import TAKEN_BACK, beside, find_beside
 from silverfold.pipelines.applying.commit_note import NOT_TOLD, CommitNote
-from silverfold.pipelines.applying.settle import restore
+from silverfold.pipelines.applying.settle import restore, settle
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.upkeep.beginnings import REBUILT
 from silverfold.pipelines.verifying.verify import Verdict
@@ -96,15 +96,15 @@ def test_a_builder_that_comes_between_history_and_table_takes_nothing_from_the_o
     assert tried.build(**HISTORY) == {}
     tried.history.update([change("update", 1, b=2)])
     tried.history.land()
-    write_table, busy = write._write_table, iter([True])
+    table_write, busy = apply_cut.table_write, iter([True])
 
-    def overtaken(*given: Any) -> None:
+    def overtaken(*given: Any) -> Any:
         if next(busy, False):
             second = tried.started(**HISTORY)
-            second.tables[STREAM].settle() if other == "takes back" else second.step(STREAM)
-        write_table(*given)
+            settle(second.tables[STREAM]) if other == "takes back" else second.step(STREAM)
+        return table_write(*given)
 
-    monkeypatch.setattr(write, "_write_table", overtaken)
+    monkeypatch.setattr(apply_cut, "table_write", overtaken)
     assert tried.build(**HISTORY) == {}
     between = (tried.rows(), tried.verdicts())
     tried.history.update([change("update", 1, b=3), change("delete", 2)])

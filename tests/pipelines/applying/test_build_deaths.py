@@ -15,8 +15,10 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+import silverfold.pipelines.applying.apply_cut
 import silverfold.pipelines.applying.build
 import silverfold.pipelines.applying.cut_job
+import silverfold.pipelines.applying.decode
 import silverfold.pipelines.applying.write
 import silverfold.pipelines.holding.quarantine
 from silverfold.conf.errors import ApplyError, SparkUnavailable
@@ -40,16 +42,16 @@ SNAPSHOT = {1: {"Sym": "AAPL", "Qty": 0}, 2: {"Sym": "IBM", "Qty": 0}}
 BEFORE, AFTER = False, True
 DEATHS_IN_THE_SNAPSHOT = [
     (SilverTable, "position", AFTER),
-    (silverfold.pipelines.applying.cut_job, "check_names", AFTER),
+    (silverfold.pipelines.applying.decode, "check_names", AFTER),
     (silverfold.pipelines.applying.write, "append", BEFORE),
     (silverfold.pipelines.applying.write, "append", AFTER),
 ]
 DEATHS_IN_UPDATES = [
     (Planner, "plan", AFTER),
-    (SilverTable, "statistics", AFTER),
+    (silverfold.pipelines.applying.cut_job, "statistics_of", AFTER),
     (silverfold.pipelines.applying.write, "merge", BEFORE),
     (silverfold.pipelines.applying.write, "merge", AFTER),
-    (SilverTable, "_read_back", AFTER),
+    (silverfold.pipelines.applying.apply_cut, "read_back", AFTER),
     (Planner, "applied", AFTER),
     (silverfold.pipelines.holding.quarantine, "resolve", AFTER),
     (silverfold.pipelines.applying.build, "record", BEFORE),
@@ -155,7 +157,11 @@ def test_a_spark_that_ends_first_holds_no_table(spark: SparkSession, warehouse: 
     built.land(history)
     with monkeypatch.context() as patch:
         patch.setattr(SparkContext, "_active_spark_context", _Jvm(stopped=True))
-        patch.setattr(SilverTable, "apply", raising(ApplyError("Spark: NullPointerException", table="quotes")))
+        patch.setattr(
+            silverfold.pipelines.applying.build,
+            "apply_cut",
+            raising(ApplyError("Spark: NullPointerException", table="quotes")),
+        )
         stopped = threading.Event()
         with pytest.raises(SparkUnavailable, match="Spark has ended before its work was done"):
             run([built.start()], stopped)

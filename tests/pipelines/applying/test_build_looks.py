@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import silverfold.pipelines.applying.build
+import silverfold.pipelines.planning.feed_plan
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.conf.load import load_settings
 from silverfold.connectors.base import ControlFrame, Feed, Kind
@@ -45,7 +45,7 @@ class Reads:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> Reads:
     reading = Reads()
-    monkeypatch.setattr(silverfold.pipelines.applying.build, "read_frames", reading)
+    monkeypatch.setattr(silverfold.pipelines.planning.feed_plan, "read_frames", reading)
     return reading
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from silverfold.connectors.base import Frame
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR as SQLITE
-from silverfold.pipelines.applying import write
+from silverfold.pipelines.applying import apply_cut, write
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.applying.cuts import read_cuts
 from silverfold.pipelines.upkeep.rebuild import Rebuild
@@ -151,15 +152,15 @@ def test_builds_under_other_rules_do_not_mix(
     history.update("t", modified={1: {"Qty": 98}})
     built.land(history)
     built.settle(ruled if first_has_it else unruled)
-    original, calls = write._change, []
+    original, calls = apply_cut.table_write, []
 
-    def after_another(*arguments: object, **options: object) -> None:
+    def after_another(*arguments: Any) -> Any:
         if not calls:
             calls.append(arguments)
             assert other.step("t").error is None
-        original(*arguments, **options)
+        return original(*arguments)
 
-    monkeypatch.setattr(write, "_change", after_another)
+    monkeypatch.setattr(apply_cut, "table_write", after_another)
     assert built.build() == {}
 
     history.update("t", modified={1: {"Qty": 97}, 2: {"Qty": 7}})

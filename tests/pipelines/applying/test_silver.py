@@ -10,9 +10,11 @@ from deltalake import DeltaTable
 
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.connectors.base import Cut
-from silverfold.connectors.common.arrow_rows import InProcess, InSpark
+from silverfold.connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
+from silverfold.pipelines.applying.cut_job import read_frames
 from silverfold.pipelines.applying.silver import SilverTable
+from silverfold.pipelines.store import open_table
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from tests.support.sqlitecloud.feed import SqliteCloudFeed, notified
 from tests.support.stub_connector import FEED, StubConnector
@@ -35,14 +37,18 @@ def channel_table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory)
     feed = SqliteCloudFeed(tmp_path_factory.mktemp("said"), {"said": {"channel": "said"}}, epoch=1)
     feed.land(*(notified({"channel": "said", "type": "MESSAGE", "payload": str(at)}) for at in range(COUNT)))
     assert CONNECTOR.stream(feed.feed, "said") == STREAM
-    return SilverTable(lambda: spark, feed.feed, CONNECTOR, "said", feed.places)
+    return SilverTable(lambda: spark, feed.feed, CONNECTOR, CONNECTOR.decoder(feed.feed), "said", feed.places)
+
+
+def frames_of(silver: SilverTable, cut: Cut) -> ArrowRows:
+    return read_frames(silver, open_table(silver.places.bronze(silver.feed.name)), cut)
 
 
 @pytest.mark.parametrize("few", [COUNT, 0], ids=["here", "by Spark"])
 def test_a_cut_of_a_thousand_ranges_is_read_either_way(channel_table: SilverTable, few: int, monkeypatch: Any):
     monkeypatch.setattr("silverfold.pipelines.landing.bronze._FEW_FRAMES", few)
     spans = tuple((at, at) for at in range(0, COUNT, 3))
-    frames = channel_table.frames(cut_of(spans, left_out=(3, 9)))
+    frames = frames_of(channel_table, cut_of(spans, left_out=(3, 9)))
     assert type(frames) is (InProcess if few else InSpark)
     found = frames.dataframe().select("frame_seq").toPandas()["frame_seq"]
     assert sorted(found) == [at for at in range(0, COUNT, 3) if at not in {3, 9}]
@@ -52,9 +58,9 @@ def test_files_that_go_while_they_are_read_are_an_error_of_the_table(
     channel_table: SilverTable, monkeypatch: Any, tmp_path: Path
 ):
     monkeypatch.setattr("silverfold.pipelines.landing.bronze._FEW_FRAMES", 0)
-    monkeypatch.setattr("silverfold.pipelines.applying.silver.files_between", lambda *_: [f"{tmp_path}/gone.parquet"])
+    monkeypatch.setattr("silverfold.pipelines.applying.cut_job.files_between", lambda *_: [f"{tmp_path}/gone.parquet"])
     with pytest.raises(StoreUnavailable, match=r"cannot read .*gone.parquet \(PATH_NOT_FOUND\)"):
-        channel_table.frames(cut_of(((0, COUNT - 1),)))
+        frames_of(channel_table, cut_of(((0, COUNT - 1),)))
 
 
 @pytest.mark.parametrize("vectors", [False, pytest.param(True, marks=pytest.mark.nightly)])

@@ -235,7 +235,7 @@ def test_rows_aside_that_a_cut_changed_before_it_died_are_put_back_by_a_longer_o
     feed, rules = stub(spark, warehouse), rule("b < 2", "quarantine")
     assert feed.build(expect=rules) == {}
     feed.history.update([change("insert", 3, a="z", b=7)])
-    monkeypatch.setattr(write, "_write_aside", dying(write._write_aside, after=True))
+    monkeypatch.setattr(write, "_write_side_table", dying(write._write_side_table, after=True))
     with pytest.raises(Died):
         feed.build(expect=rules)
     monkeypatch.undo()

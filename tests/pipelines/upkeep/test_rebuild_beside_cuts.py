@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from silverfold.connectors.deephaven.connector import CONNECTOR
-from silverfold.pipelines.applying import write
+from silverfold.pipelines.applying import apply_cut
 from silverfold.pipelines.applying.cuts import app_id, from_record, recorded_in
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.upkeep import swap
@@ -24,7 +24,7 @@ SMALL = {"small": {"condition": "Qty < 60", "action": "quarantine"}}
 @pytest.mark.parametrize(
     "settings", [{"expect": SMALL}, pytest.param({"stored_as_scd_type": 2}, marks=pytest.mark.nightly), {}]
 )
-@pytest.mark.parametrize("step", ["_write_table", pytest.param("_write", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("step", ["table_write", pytest.param("companion_writes", marks=pytest.mark.nightly)])
 def test_a_cut_that_was_begun_before_a_rebuild_is_done_again_after_it(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], step: str
 ) -> None:
@@ -35,16 +35,16 @@ def test_a_cut_that_was_begun_before_a_rebuild_is_done_again_after_it(
     assert built.land_and_build(history) == {}
     built.settle(table(**settings))
     history.update("t", added={3: {"Qty": 77}}, modified={4: {"Qty": 2}})
-    original, rebuilds = getattr(write, step), []
+    original, rebuilds = getattr(apply_cut, step), []
 
-    def after_a_rebuild(*arguments: Any) -> None:
+    def after_a_rebuild(*arguments: Any) -> Any:
         if not rebuilds:
             rebuilds.append(Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "again"))
-            monkeypatch.setattr(write, step, original)
+            monkeypatch.setattr(apply_cut, step, original)
             rebuilds[0].run()
-        original(*arguments)
+        return original(*arguments)
 
-    monkeypatch.setattr(write, step, after_a_rebuild)
+    monkeypatch.setattr(apply_cut, step, after_a_rebuild)
     assert built.land_and_build(history) == {}
 
     side_rows = {1: 99, 3: 77} if "expect" in settings else {}

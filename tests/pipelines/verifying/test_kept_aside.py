@@ -15,11 +15,11 @@ import silverfold.pipelines.upkeep.rebuild
 import silverfold.pipelines.upkeep.swap
 from silverfold.conf.model import Expectation
 from silverfold.connectors.deephaven.connector import CONNECTOR
-from silverfold.pipelines.applying import write
+from silverfold.pipelines.applying import apply_cut, write
 from silverfold.pipelines.applying.beside import beside
 from silverfold.pipelines.applying.commit_note import CommitNote
-from silverfold.pipelines.applying.cut_job import CutJob
 from silverfold.pipelines.applying.cuts import app_id
+from silverfold.pipelines.applying.decode import DecodedCut
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import count_rows
 from silverfold.pipelines.upkeep.rebuild import Rebuild
@@ -138,15 +138,15 @@ def test_a_build_that_another_one_overtakes_takes_nothing_from_aside(
     built, history = market(spark, warehouse)
     history.update("t", added={3: {"v": 3, "s": None}})
     built.land(history)
-    write_aside = write._write_aside
+    write_side_table = write._write_side_table
 
-    def overtaken(job: CutJob, rows: DataFrame) -> int:
-        monkeypatch.setattr(write, "_write_aside", write_aside)
+    def overtaken(decoded: DecodedCut, rows: DataFrame) -> int:
+        monkeypatch.setattr(write, "_write_side_table", write_side_table)
         history.update("t", added={4: {"v": 4, "s": None}})
         assert built.land_and_build(history) == {}
-        return write_aside(job, rows)
+        return write_side_table(decoded, rows)
 
-    monkeypatch.setattr(write, "_write_aside", overtaken)
+    monkeypatch.setattr(write, "_write_side_table", overtaken)
     slow = built.start()
     slow.step("t")
 
@@ -199,7 +199,7 @@ def test_a_build_that_dies_as_nothing_is_aside_any_more_is_gone_on_from_and_the_
     history.update("t", modified={2: {"s": "b"}})
     built.land(history)
     with monkeypatch.context() as patch:
-        patch.setattr(write, "_write_table", dying(write._write_table, after=False))
+        patch.setattr(apply_cut, "table_write", dying(apply_cut.table_write, after=False))
         with pytest.raises(Died):
             built.build()
 
@@ -218,7 +218,7 @@ def test_what_a_build_that_died_left_aside_is_gone_with_the_next_cut(spark: Spar
     history.update("t", modified={1: {"s": None}})
     built.land(history)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(write, "_write_aside", dying(write._write_aside, after=True))
+        patch.setattr(write, "_write_side_table", dying(write._write_side_table, after=True))
         with pytest.raises(Died):
             built.build()
     was = is_settled(built.places)

@@ -25,6 +25,7 @@ from silverfold.connectors.deephaven.receiver.epoch import Epoch
 from silverfold.connectors.wire.sbe.schema.load import with_byte_order
 from silverfold.pipelines.applying.cuts import read_cuts
 from silverfold.pipelines.landing.bronze import read_cut, read_frames
+from silverfold.pipelines.store import open_table
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven.columns import CASES, written
 from tests.support.deephaven.landed_history import LandedHistory
@@ -155,7 +156,7 @@ def decoded(built: Built, cut: Cut, where: str, *, without: int = -1) -> tuple[D
     bronze = built.places.bronze(FEED)
     landed = built.spark.read.format("delta").load(bronze.url)
     many = InSpark(landed.where(f"frame_seq BETWEEN 3 AND {cut.last} AND frame_seq <> {without}"))
-    few = read_cut(bronze, cut, [without])
+    few = read_cut(open_table(bronze), replace(cut, left_out=(without,)))
     assert few is not None
     frames = many if where == "in Spark" else InProcess(built.spark, few)
     return decoder, frames, decoder.context(read_frames(bronze, kind=Kind.CONTROL))

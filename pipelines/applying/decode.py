@@ -1,0 +1,352 @@
+"""Decode a cut, and read its silver table and companion tables as they are before it.
+
+A silver table has up to three companion tables: its history (`transforms.history`), its tombstones
+(`transforms.tombstones`) and its side table (`pipelines.verifying.silver_rows`). The silver table's own commit comes
+last, carries the position, and makes the others count.
+
+The table kind (`connectors.base.TableKind`) decides which columns it has in addition to the source's:
+
+===========  ==========================================================================================================
+``state``    ``_position`` and, for positional sources, the positional key
+``changes``  ``_op``, ``_position``, the positional key, ``_last_row_key`` and ``_present``; append-only
+``rows``     ``_position`` and ``_ordinal``, the row's number inside its frame; append-only
+===========  ==========================================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+
+from deltalake import DeltaTable
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from silverfold.conf.errors import Overtaken, RebuildNeeded, SnapshotNeeded
+from silverfold.conf.names import folded
+from silverfold.connectors.base import Cut, CutStatistics, TableKind
+from silverfold.connectors.common.arrow_rows import ArrowRows
+from silverfold.pipelines.applying.beside import EMPTIED, NO_VERSIONS, Counting
+from silverfold.pipelines.applying.commit_note import CommitNote
+from silverfold.pipelines.applying.cut_job import CutJob
+from silverfold.pipelines.applying.cuts import from_record, position_in, recorded_in, to_record
+from silverfold.pipelines.applying.reached import moment
+from silverfold.pipelines.applying.row_settings import RowSettings, differing, without_undecided
+from silverfold.pipelines.applying.settle import open_settled
+from silverfold.pipelines.applying.silver import OpenedTables, SilverTable, check_built
+from silverfold.pipelines.holding.quarantine_log import SKIPPED
+from silverfold.pipelines.places import REASONS
+from silverfold.pipelines.store import count_rows, is_emptied, mean_row_bytes
+from silverfold.transforms.changes import FEW_BYTES, at_hand, cached, complete, struct_type, typed_as
+from silverfold.transforms.evolve import Drift, check_names, drift, with_columns
+from silverfold.transforms.expectations import check_rules
+from silverfold.transforms.fold import check_key
+from silverfold.transforms.merge import OP, POSITION, PRESENT, Recorded
+
+LAST_KEY = "_last_row_key"
+"""In a changelog: the last key of a removed range, whose first key is the positional key."""
+
+ORDINAL = "_ordinal"
+"""In an append table: the row's number inside its frame, from 0."""
+
+_FEW = 10_000
+"""Largest number of changes and side-table rows in a small cut.
+
+In addition, the changes in memory, as many rows of the table in files, and the side table's rows in files must together
+fit in `FEW_BYTES`.
+"""
+
+
+@dataclass(frozen=True)
+class DecodedCut(CutJob):
+    """A cut, decoded, and its table and companion tables before it.
+
+    Args:
+        cache: Holds rows in Spark's cache that are used more than once; closed when the cut is done.
+        changes: The decoded change rows, with every column of the contract, typed as the table is.
+        before: Position of the table before the cut; -1 for none.
+        columns: The table's columns once the cut is applied.
+        drift: The change of columns; None if there is no table yet.
+        current: The table before the cut, with these columns; None if it does not exist or is append-only. Lazy.
+        side_rows: The side table before the cut, with these columns; None if empty. Lazy.
+        opened: The tables before the cut.
+        settings: Settings that decide which rows the table has: stream, keys, and `conf.model.Table.row_settings`.
+        known: Commit note of the newest cut; None if no cut counts.
+        is_small: The cut's rows fit into this process, whatever the size of the table.
+    """
+
+    cache: ExitStack
+    changes: DataFrame
+    before: int
+    columns: T.StructType
+    drift: Drift | None
+    current: DataFrame | None
+    side_rows: DataFrame | None
+    opened: OpenedTables
+    settings: RowSettings
+    known: CommitNote | None
+    is_small: bool
+
+    @cached_property
+    def key(self) -> T.StructType:
+        """The columns that identify a row at the source."""
+        return struct_type(self.changes, "key")
+
+    @cached_property
+    def source(self) -> T.StructType:
+        """The source's columns, typed as the table is."""
+        return struct_type(self.changes, "row")
+
+    @cached_property
+    def row(self) -> T.StructType:
+        """The table's columns without ``_position``; the source's own key comes first if its rows do not carry it."""
+        return T.StructType([field for field in self.columns if field.name != POSITION])
+
+    @property
+    def rekeyed(self) -> bool:
+        """Whether the table's keys differ from those of the source."""
+        own = {folded(name) for name in self.key.names} - {folded(name) for name in self.source.names}
+        return bool(self.silver.conf.keys and own)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that identify a row of the silver table."""
+        return self.silver.conf.keys or tuple(self.key.names)
+
+    @property
+    def completes(self) -> bool:
+        """Whether rows are read in full, completed and checked before the write, as the table's settings require."""
+        return bool(self.silver.rules) or self.side_rows is not None or self.rekeyed
+
+    @property
+    def renames(self) -> bool:
+        """Whether the existing rows have other keys than the rows of this cut."""
+        then = None if self.known is None else self.known.settings
+        return then is not None and "keys" in differing(then, self.settings)
+
+    @property
+    def tombstones(self) -> DataFrame | None:
+        """The tombstones before the cut; None without any. Lazy."""
+        opened = self.opened.tombstones.counts
+        return None if opened is None else self.silver.read(self.silver.tombstones, opened)
+
+    @property
+    def generation(self) -> int:
+        """How often the table was rebuilt, or came under other rules or settings, before the cut."""
+        return from_record(recorded_in(self.opened.table, self.silver.app_id))[1]
+
+    @property
+    def has_other_settings(self) -> bool:
+        """Whether the newest cut was applied under other rules or settings, and made other rows of the same frames.
+
+        Another build may still be applying cuts under those. Its cuts must not follow this one, nor this one a later
+        one of them. The cut therefore gets a generation of its own, and is written only if the table has not changed.
+        """
+        known = self.known
+        if known is None:
+            return False
+        other = known.settings is not None and differing(known.settings, self.settings)
+        return bool(other) or known.rules != self.silver.rules_digest
+
+    @property
+    def nothing_before(self) -> bool:
+        """No row from before the cut counts."""
+        return self.cut.replaces or self.before < 0
+
+    def cached(self, rows: DataFrame) -> DataFrame:
+        """Return the rows, computed only once while the cut is applied.
+
+        Rows of a small cut are computed at once, so later steps plan with literal rows instead of their lineage.
+        """
+        return at_hand(rows) if self.is_small else self.cache.enter_context(cached(rows))
+
+    def recorded(
+        self,
+        app_id: str,
+        notes: Mapping[str, int],
+        *,
+        versions: Counting = NO_VERSIONS,
+        behind: int | None = None,
+    ) -> Recorded:
+        """Return the record that a commit of the cut carries, under the position of ``app_id``.
+
+        Args:
+            notes: Counts to report, by name.
+            versions: Versions of the companion tables that count from then on.
+            behind: For a companion table: the position its log already records, which is later if a cut was undone.
+        """
+        cut = self.cut
+        note = CommitNote(
+            feed=self.silver.feed.name,
+            table=self.silver.name,
+            epoch=cut.epoch,
+            first_position=cut.spans[0][0],
+            last_position=cut.last,
+            replaced=cut.replaces,
+            updates=len(cut.begins),
+            landed_at=None if self.landing is None else moment(self.landing.received),
+            source_position=None if self.landing is None else self.landing.source_position,
+            notes=notes,
+            settings=without_undecided(self.settings),
+            rules=self.silver.rules_digest,
+            **versions._asdict(),
+            frames={str(position): SKIPPED for position in cut.left_out},
+            by=self.silver.token,
+        )
+        generation = self.generation + self.has_other_settings
+        number = to_record(cut.last, generation) if behind is None else max(cut.last, behind + 1)
+        return Recorded(app_id, number, note.to_json())
+
+
+def decode_cut(job: CutJob, cache: ExitStack) -> DecodedCut | None:
+    """Decode a cut, and inspect its table and companion tables, after undoing writes that do not count.
+
+    Returns:
+        None if another process has already brought the table this far: its columns may be those of later updates.
+
+    Raises:
+        Overtaken: The table is not at the cut's beginning, or bronze differs from what was planned with.
+        SchemaDrift, UnusableKey, UnusableExpectation: The source's columns do not fit the table, its keys, its rules.
+        SnapshotNeeded: A partial source has a new column, and the cut has no snapshot.
+        RebuildNeeded: The table was built under other settings, or a companion table does not match it.
+    """
+    silver, cut, context = job.silver, job.cut, job.context
+    opened = open_settled(silver)
+    before = position_in(opened.table, silver.app_id)
+    if before >= cut.last:
+        return None
+    anew = cut.replaces and not silver.conf.keeps_history
+    if opened.table is not None and not anew and is_emptied(silver.place, opened.table.version()):
+        raise RebuildNeeded(EMPTIED, feed=silver.feed.name, table=silver.name)
+    _check_plan(job, before)
+    source = silver.decoder.row_type(context, cut, silver.conf)
+    check_names(source, reserved=_reserved(silver), keys=silver.conf.keys, table=silver.name)
+    rows = silver.decoder.changes(job.frames, context, cut, silver.conf)
+    changes = complete(rows.dataframe()) if _folding_finds_errors(silver) else without_errors(rows.dataframe())
+    key = struct_type(changes, "key")
+    check_key(key, table=silver.name)
+    known = opened.note if before >= 0 else None
+    settings = silver.row_settings(key.names)
+    if known is not None:
+        check_built(silver, cut, known, settings, opened)
+    current = None if opened.table is None else silver.read(silver.place, opened.table)
+    wanted = _COLUMNS[silver.table_kind](silver, key, source)
+    change = None if current is None else drift(current.schema, wanted, table=silver.name, remedy=_remedy(silver))
+    if change is not None and change.added and before >= 0 and _lacks_values(silver, cut):
+        raise SnapshotNeeded(column=change.added[0].name, table=silver.name)
+    columns = wanted if change is None else change.columns
+    is_state = silver.table_kind is TableKind.STATE
+    is_small = _is_small(opened, rows, job.statistics)
+    side_rows = _read_side_rows(silver, opened.side.counts, columns)
+    decoded = DecodedCut(
+        **{**vars(job), "later": _missing_columns(columns, job.later)},
+        cache=cache,
+        changes=typed_as(changes, columns) if is_state else changes,
+        before=before,
+        columns=columns,
+        drift=change,
+        current=with_columns(current, columns) if is_state and current is not None else None,
+        side_rows=at_hand(side_rows) if is_small and side_rows is not None else side_rows,
+        opened=opened,
+        settings=settings,
+        known=known,
+        is_small=is_small,
+    )
+    offered = T.StructType([*decoded.row, *decoded.later])
+    check_rules(silver.session, offered, silver.rules, table=silver.name)
+    return decoded
+
+
+def _check_plan(job: CutJob, before: int) -> None:
+    """Raise Overtaken if table or bronze differ from the plan."""
+    cut, table = job.cut, job.silver.name
+    if before != cut.after:  # the cut lacks updates that the table needs: a row may have moved since, or be gone
+        reason = f"another process brought the table to position {before}, or back there; try again"
+        raise Overtaken(reason, table=table)
+    if cut.received is not None and (job.landing is None or job.landing.received != cut.received):
+        raise Overtaken(f"bronze has another frame at position {cut.last} than was planned with", table=table)
+
+
+def _missing_columns(columns: T.StructType, later: Sequence[T.StructField]) -> list[T.StructField]:
+    have = {folded(field.name) for field in columns}
+    return [field for field in later if folded(field.name) not in have]
+
+
+def without_errors(changes: DataFrame) -> DataFrame:
+    """Return the change rows with every column of the contract; a row with ``error`` fails the job. Lazy.
+
+    The failure is in ``op``, on which every later step depends. A filter would not do: Spark may put others before it.
+    """
+    failed = F.raise_error(F.lit("a frame cannot be decoded")).cast("string")
+    listed = complete(changes)
+    return listed.withColumn("op", F.when(F.col("error").isNotNull(), failed).otherwise(F.col("op")))
+
+
+def _is_small(opened: OpenedTables, changes: ArrowRows, statistics: CutStatistics) -> bool:
+    """Return whether the cut has few rows and few bytes. Wide ranges have an unknown number of rows."""
+    if changes.count is None or changes.size is None or statistics.wide_ranges:
+        return False
+    side_count = 0 if opened.side.counts is None else count_rows(opened.side.counts)
+    if side_count is None or changes.count + side_count > _FEW:
+        return False
+    tables = [(changes.count + side_count, opened.table), (side_count, opened.side.counts)]
+    return changes.size + sum(n * mean_row_bytes(table) for n, table in tables if table is not None) <= FEW_BYTES
+
+
+def _reserved(silver: SilverTable) -> tuple[str, ...]:
+    side_columns = (REASONS,) if silver.connector.source_ordered else ()
+    return (*silver.conf.reserved_names, *side_columns, *((ORDINAL,) if silver.table_kind is TableKind.APPEND else ()))
+
+
+def _folding_finds_errors(silver: SilverTable) -> bool:
+    return not silver.connector.folds and silver.table_kind is TableKind.STATE
+
+
+def _remedy(silver: SilverTable) -> str:
+    """Return advice for columns that the table cannot take."""
+    rebuild = f"`silverfold rebuild {silver.feed.name} {silver.name}`"
+    if silver.upsert:
+        return (
+            f": if a setting did it, {rebuild} makes a new table; if the source did, its updates have landed so: let a "
+            "feed of another name take what comes from now on"
+        )
+    begun = " and lets its history begin there" if silver.conf.keeps_history else ""
+    return f": {rebuild} makes a new table of the newest snapshot{begun}; a setting that did it can be put back"
+
+
+def _lacks_values(silver: SilverTable, cut: Cut) -> bool:
+    """Return whether existing rows would get an unknown value in a new column."""
+    return silver.connector.has_partial_updates and not silver.upsert and not cut.replaces
+
+
+def _read_side_rows(silver: SilverTable, opened: DeltaTable | None, columns: T.StructType) -> DataFrame | None:
+    if opened is None or count_rows(opened) == 0:
+        return None
+    return with_columns(silver.read(silver.side_table, opened), columns, PRESENT, REASONS)
+
+
+def _columns_of_state(silver: SilverTable, key: T.StructType, row: T.StructType) -> T.StructType:
+    position = T.StructField(POSITION, T.StringType() if silver.connector.source_ordered else T.LongType())
+    own = [T.StructField(name, T.LongType()) for name in key.names if name not in row.names]
+    return T.StructType([*own, *row, position])
+
+
+def _columns_of_log(silver: SilverTable, key: T.StructType, row: T.StructType) -> T.StructType:
+    names = [OP, POSITION, *(name for name in key.names if name not in row.names), LAST_KEY]
+    kinds = [T.StringType(), *(T.LongType() for _ in names[1:])]
+    log = [T.StructField(name, kind) for name, kind in zip(names, kinds, strict=True)]
+    return T.StructType([*log, T.StructField(PRESENT, T.ArrayType(T.StringType())), *row])
+
+
+def _columns_of_rows(silver: SilverTable, key: T.StructType, row: T.StructType) -> T.StructType:
+    return T.StructType([T.StructField(POSITION, T.LongType()), T.StructField(ORDINAL, T.IntegerType()), *row])
+
+
+_COLUMNS = {
+    TableKind.STATE: _columns_of_state,
+    TableKind.CHANGELOG: _columns_of_log,
+    TableKind.APPEND: _columns_of_rows,
+}

@@ -1,0 +1,183 @@
+"""What has landed in a feed's bronze table, and which cut each of its silver tables takes next."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from silverfold.conf.errors import UnusableExpectation
+from silverfold.conf.model import CutLimits
+from silverfold.connectors.base import Connector, ControlFrame, Cut, Feed, Kind
+from silverfold.pipelines.applying.reached import reached, was_replaced
+from silverfold.pipelines.holding.cut_bisection import CutBisection
+from silverfold.pipelines.landing.bronze import landing_at, last_position, read_frames, read_small_columns
+from silverfold.pipelines.landing.bronze_table import lost_from, retained_from
+from silverfold.pipelines.landing.frame_sizes import FrameSizes
+from silverfold.pipelines.landing.ranges import Range
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.planning.plan import Plan, Planner
+from silverfold.pipelines.planning.rules import StreamRules
+from silverfold.pipelines.store import naming_the_store
+
+
+@dataclass
+class FeedPlan:
+    """Plans the cuts of a feed's tables. One thread refreshes; others may plan meanwhile, each table in one at a time.
+
+    Args:
+        limits: Bounds of every cut.
+        before: No table takes anything at or after this position; None for no bound.
+        past: A table begins with the first snapshot after this position; None to begin with the first possible.
+    """
+
+    connector: Connector
+    feed: Feed
+    places: Places
+    limits: CutLimits
+    before: int | None
+    past: int | None
+    bisections: dict[str, CutBisection] = field(init=False)
+    """The positions that cuts may not reach, by table."""
+    control: Sequence[ControlFrame] = field(init=False, default=())
+    """The control frames seen, in order."""
+    lost: Sequence[Range] = field(init=False)
+    """The positions that bronze has lost."""
+
+    def __post_init__(self) -> None:
+        self._bronze = self.places.bronze(self.feed.name)
+        self._lock = threading.Lock()  # a plan sees all frames of a refresh, or none
+        self._sizes = FrameSizes()
+        self._forget_holds()
+        self._begin()
+
+    @property
+    def landed(self) -> int:
+        """Position of the newest frame seen; -1 for none."""
+        return self._planner.landed
+
+    def refresh(self) -> None:
+        """Read what has landed since the last refresh."""
+        with self._lock:
+            self._read_bronze()
+
+    def cut(self, table: str) -> Plan:
+        """Plan a cut that contains nothing the table was unable to take before.
+
+        With ``every_update`` a snapshot supersedes nothing: it passes a hold only once nothing before the hold is left.
+
+        Raises:
+            PositionGap: Bronze lacks a position the table has yet to pass.
+            DoubledPositions: Bronze has a position twice.
+        """
+        with self._lock:
+            bisection, conf = self.bisections[table], self.feed.tables[table]
+            planned = partial(
+                self._planner.plan,
+                table,
+                self.limits,
+                sizes=self._sizes,
+                at_least=bisection.frames_allowed,
+                beyond=bisection.tried,
+            )
+            passes = conf.keeps_history and self.connector.has_snapshots(conf)
+            past = self.past if self._planner.position(table) < 0 else None
+            plan = planned(before=self.before, past=past)
+            while plan.cut is not None and (stop := self._stop_within(table, plan.cut)) is not None:
+                refused = plan.cut
+                plan = planned(before=stop, past=past)
+                if plan.cut is None and passes:
+                    # updates before a snapshot may overlay it: then it cannot be taken either
+                    past = max(stop, refused.snapshot_end or stop)
+                    plan = planned(before=self.before, past=past)
+            return plan
+
+    def reached(self, table: str, position: int) -> None:
+        """Record that a table has reached a position, maybe by another process."""
+        with self._lock:
+            if position > self._planner.landed:  # another process has seen more
+                self._read_bronze()
+            if position >= self._planner.position(table):  # otherwise the next cut is refused and planned anew
+                self._planner.applied(table, position)
+
+    def begin_anew(self, table: str, position: int) -> None:
+        """Plan anew from a table's position, which may have gone back, and from bronze, which may be another."""
+        with self._lock:
+            if position < self._planner.position(table):
+                self.bisections[table] = CutBisection()
+            self._restart()
+
+    def noted_losses(self) -> bool:
+        """Return whether a receiver has recorded that more positions are lost. Raises StoreUnavailable."""
+        return self.lost != lost_from(self._bronze)
+
+    def _forget_holds(self) -> None:
+        self.bisections = {name: CutBisection() for name in self.feed.tables}
+
+    def _begin(self) -> None:
+        floor, last = retained_from(self._bronze, self.feed.name), last_position(self._bronze, self.feed.name)
+        self.lost = lost_from(self._bronze)
+        rules = {name: self._rules(name) for name in self.feed.tables}
+        self._planner = Planner(self.feed.name, rules, floor=floor, last=last, lost=self.lost)
+        self.control = ()
+        self._newest: tuple[int, int] | None = None
+        self._has_unread = True  # the planner does not see control frames before its start
+
+    def _restart(self) -> None:
+        """Discard what was seen and planned, and reread all that the tables have yet to take."""
+        self._begin()
+        self._read_bronze()
+
+    def _read_bronze(self) -> None:
+        with naming_the_store(self._bronze):
+            new = read_small_columns(self._bronze, after=self._planner.start - 1, sizes=self._sizes)
+            for at, batch in enumerate(new):
+                if at == 0 and not self._is_as_seen():
+                    self._forget_holds()
+                    self._restart()
+                    return
+                self._has_unread |= Kind.CONTROL.value in batch["kind"].to_pylist()
+                self._planner.advance(batch)
+                self._newest = batch["frame_seq"][-1].as_py(), pc.cast(batch["received_at"], pa.int64())[-1].as_py()
+            after = self.control[-1].frame_seq if self.control else -1
+            control = list(read_frames(self._bronze, kind=Kind.CONTROL, after=after)) if self._has_unread else []
+            self.control, self._has_unread = (*self.control, *control), False
+        self._retry_unusable_rules({frame.stream for frame in control})
+
+    def _retry_unusable_rules(self, streams: Collection[str | None]) -> None:
+        """Retry tables whose rules name a missing column if their streams got control frames; None is every stream."""
+        for name, bisection in self.bisections.items():
+            lacks = isinstance(bisection.fault, UnusableExpectation)
+            if lacks and not {None, self.connector.stream(self.feed, name)}.isdisjoint(streams):
+                self.bisections[name] = CutBisection()
+
+    def _is_as_seen(self) -> bool:
+        """Return whether bronze still has the newest frame seen, or has dropped it; otherwise bronze is another one."""
+        if self._newest is None:
+            return True
+        position, received = self._newest
+        found = landing_at(self._bronze, position)
+        return position < retained_from(self._bronze, self.feed.name) if found is None else found.received == received
+
+    def _stop_within(self, table: str, cut: Cut) -> int | None:
+        """Return a position that the cut may not reach: columns may change after a control frame.
+
+        A control frame that repeats the one before it, as after a reconnect, ends no cut.
+        """
+        if not cut.replaces:
+            frames = [frame for frame in self.control if frame.stream == cut.stream]
+            news = (at for at, frame in enumerate(frames) if at == 0 or frame.body != frames[at - 1].body)
+            controls = (frames[at].frame_seq for at in news)
+            after_first = next((at for at in controls if cut.begins[0] < at < cut.last), None)
+            if after_first is not None:
+                return after_first
+        return self.bisections[table].within(cut)
+
+    def _rules(self, table: str) -> StreamRules:
+        now = reached(self.places, self.feed.name, table)
+        is_misfit = was_replaced(self._bronze, self.lost, now)
+        return StreamRules.of(self.connector, self.feed, table, now, is_misfit=is_misfit)
