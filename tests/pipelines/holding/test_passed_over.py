@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from silverfold.conf.errors import ExpectationFailed
 from silverfold.conf.load import load_settings
 from silverfold.connectors.base import Feed
-from silverfold.pipelines.applying import write
+from silverfold.pipelines.applying import apply_cut
 from silverfold.pipelines.holding.quarantine import Quarantine
 from silverfold.pipelines.holding.quarantine_log import quarantined, skip
 from silverfold.pipelines.reading.time_travel import as_of_position
@@ -59,7 +59,7 @@ class Tried(StubWarehouse):
     def dies_behind_its_history(self, monkeypatch: pytest.MonkeyPatch, settings: Mapping[str, Any]) -> None:
         """Build, and die when the history is written and the table is not."""
         with monkeypatch.context() as patch:
-            patch.setattr(write, "_write_table", dies)
+            patch.setattr(apply_cut, "table_write", dies)
             with pytest.raises(Died):
                 self.build(**settings)
 
