@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from silverfold.conf.errors import Overtaken, PositionNotRecorded
 from silverfold.connectors.base import TableKind
-from silverfold.pipelines.applying.beside import Counting
+from silverfold.pipelines.applying.beside import NO_VERSIONS
 from silverfold.pipelines.applying.check import check_cut
 from silverfold.pipelines.applying.commit_note import CommitNote
 from silverfold.pipelines.applying.cut_job import CutJob
@@ -56,7 +56,7 @@ def apply_cut(job: CutJob) -> CutRow | None:
                 folded = fold_cut(decoded)
                 checked = check_cut(decoded, folded)
                 versions = {part: write() for part, write in companion_writes(decoded, folded, checked).items()}
-                commit = table_write(decoded, folded, checked, Counting(**versions), follow_source(decoded))
+                commit = table_write(decoded, folded, checked, NO_VERSIONS._replace(**versions), follow_source(decoded))
             else:
                 follow_source(decoded)
                 commit = log_write(decoded)
