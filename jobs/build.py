@@ -135,7 +135,7 @@ def _warn_if_misread(settings: Settings, feed_build: FeedBuild) -> None:
 
 def _warn_if_emptied(settings: Settings, feed_build: FeedBuild) -> None:
     """Warn if a power cut may have lost rows of a table that have not been restored since."""
-    from silverfold.pipelines.applying.cuts import emptied_since_whole  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.storage.cuts import emptied_since_whole  # noqa: PLC0415 - --help must not load what jobs run on
 
     feed = feed_build.feed.name
     for name in feed_build.tables:

@@ -46,7 +46,7 @@ def check(
     """
     run = invocation(ctx)
     settings, feeds = run.checked()
-    from silverfold.pipelines.upkeep.lease import check_package  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.storage.lease import check_package  # noqa: PLC0415 - --help must not load what jobs run on
 
     breaks = False
     for connector, feed in feeds:
@@ -79,9 +79,9 @@ def _try_warehouse(settings: Settings) -> str:
 
     from silverfold.pipelines.places import places_of  # noqa: PLC0415 - as above
     from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
+    from silverfold.pipelines.storage.lease import sole_writer  # noqa: PLC0415 - as above
+    from silverfold.pipelines.storage.remove_tree import remove_tree  # noqa: PLC0415 - as above
     from silverfold.pipelines.store import naming_the_store  # noqa: PLC0415 - as above
-    from silverfold.pipelines.upkeep.lease import sole_writer  # noqa: PLC0415 - as above
-    from silverfold.pipelines.upkeep.remove_tree import remove_tree  # noqa: PLC0415 - as above
     from silverfold.transforms.merge import Recorded, append  # noqa: PLC0415 - as above
     from silverfold.transforms.spark_errors import named_errors  # noqa: PLC0415 - as above
 

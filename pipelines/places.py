@@ -95,7 +95,7 @@ class Places:
 
     Args:
         warehouse: A local path (a relative one is taken from the working directory) or a URL.
-        needs_leases: Spark writes a table only while it holds a lease on it (`pipelines.upkeep.lease`).
+        needs_leases: Spark writes a table only while it holds a lease on it (`pipelines.storage.lease`).
     """
 
     warehouse: str

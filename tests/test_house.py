@@ -36,7 +36,7 @@ BANNED = frozenset(
 )
 """Words that are no names: each stands for many things, and the field has a term for every one of them."""
 
-RECORDED = {"pipelines/applying/beside.py": {"aside"}, "pipelines/applying/commit_note.py": {"aside"}}
+RECORDED = {"pipelines/storage/companions.py": {"aside"}, "pipelines/storage/commit_note.py": {"aside"}}
 """Names that commits record: a contract with the tables there are."""
 
 SMALL = 60

@@ -339,9 +339,9 @@ def _versions(events: DataFrame, row: T.StructType, *, upsert: bool, moves: bool
         "moment",
         "op",
         F.struct(*(value.alias(name) for value, name in zip(cells, row.names, strict=True))).alias("row"),
-        F.coalesce(last_reset.isin(INSERT, SNAPSHOT), F.lit(False)).alias("stands"),
+        F.coalesce(last_reset.isin(INSERT, SNAPSHOT), F.lit(False)).alias("exists"),
     )
-    valid = filled.where((F.col("op") == DELETE) | F.col("stands") | F.lit(upsert))
+    valid = filled.where((F.col("op") == DELETE) | F.col("exists") | F.lit(upsert))
     ends = F.lead("moment").over(Window.partitionBy("key").orderBy("moment"))
     return valid.withColumn(END, ends).where(F.col("op") != DELETE).withColumnRenamed("moment", START)
 

@@ -41,11 +41,11 @@ from silverfold.jobs.sql import Format, ask, write
 from silverfold.jobs.status import picture
 from silverfold.jobs.verify import show
 from silverfold.pipelines.applying.build import FeedBuild
-from silverfold.pipelines.applying.cuts import position_reached
 from silverfold.pipelines.places import Places, places_of
 from silverfold.pipelines.reading.status import read_status
 from silverfold.pipelines.reading.views import register_views
 from silverfold.pipelines.spark.session import start_spark, stop_spark
+from silverfold.pipelines.storage.cuts import position_reached
 from silverfold.pipelines.verifying.verify import TableVerification, summarize
 from silverfold.pipelines.verifying.verify_source import verify_against_source
 

@@ -12,11 +12,8 @@ from deltalake import DeltaTable
 
 from silverfold.conf.errors import Overtaken, PositionNotRecorded
 from silverfold.connectors.base import TableKind
-from silverfold.pipelines.applying.beside import NO_VERSIONS
 from silverfold.pipelines.applying.check import check_cut
-from silverfold.pipelines.applying.commit_note import CommitNote
 from silverfold.pipelines.applying.cut_job import CutJob
-from silverfold.pipelines.applying.cuts import CutRow, from_commit, from_record, recorded_in
 from silverfold.pipelines.applying.decode import decode_cut
 from silverfold.pipelines.applying.fold_cut import fold_cut
 from silverfold.pipelines.applying.write import (
@@ -26,8 +23,11 @@ from silverfold.pipelines.applying.write import (
     overtaken_if_moved,
     table_write,
 )
+from silverfold.pipelines.storage.commit_note import CommitNote
+from silverfold.pipelines.storage.companions import NO_VERSIONS
+from silverfold.pipelines.storage.cuts import CutRow, from_commit, from_record, recorded_in
+from silverfold.pipelines.storage.lease import sole_writer
 from silverfold.pipelines.store import open_table
-from silverfold.pipelines.upkeep.lease import sole_writer
 from silverfold.transforms.spark_errors import named_errors
 
 _SMALL_CUT = 10_000

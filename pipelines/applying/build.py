@@ -40,8 +40,6 @@ from silverfold.conf.names import folded
 from silverfold.connectors.base import Connector, Cut, Feed
 from silverfold.pipelines.applying.apply_cut import apply_cut
 from silverfold.pipelines.applying.cut_job import CutJob, read_job, statistics_of
-from silverfold.pipelines.applying.cuts import CutRow, last_cuts, later_than, record, restore
-from silverfold.pipelines.applying.reached import moment
 from silverfold.pipelines.applying.settle import settle
 from silverfold.pipelines.applying.silver import SilverTable
 from silverfold.pipelines.holding.quarantine import Quarantine
@@ -50,6 +48,8 @@ from silverfold.pipelines.places import Places, places_of
 from silverfold.pipelines.planning.feed_plan import FeedPlan
 from silverfold.pipelines.planning.plan import Plan, State
 from silverfold.pipelines.spark.session import raising_if_ended
+from silverfold.pipelines.storage.cuts import CutRow, last_cuts, later_than, record, restore
+from silverfold.pipelines.storage.silver_position import moment
 
 _OF_A_CUT = (DuplicateKey, NullKey, Unexplained, ExpectationFailed)
 """Errors of a cut that no single frame causes; the cut is retried with fewer updates."""
@@ -280,7 +280,7 @@ class FeedBuild:
             reason=str(fault),
             found_at=self._now(),
         )
-        return quarantine.take(found, now=self._now(), is_frame=is_frame)
+        return quarantine.add(found, now=self._now(), is_frame=is_frame)
 
     def _silver(self, name: str) -> SilverTable:
         decoder = self.connector.decoder(self.feed)

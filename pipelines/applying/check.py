@@ -57,14 +57,14 @@ def check_cut(decoded: DecodedCut, folded: FoldedCut) -> CheckedCut:
     """
     if not decoded.completes and folded.pending is None:
         return CheckedCut(_uncompleted_rows(decoded, folded), None, folded.notes)
-    unjudged = _result_rows(decoded, folded)
+    results = _result_rows(decoded, folded)
     try:
-        rows = decoded.cached(with_failed_rules(unjudged, decoded.silver.rules, decoded.later))
+        rows = decoded.cached(with_failed_rules(results, decoded.silver.rules, decoded.later))
         failed = {f"failed.{name}": count for name, count in failures(decoded.silver.rules).items()}
         keys = {name: F.count_if(refused) for name, refused in _refused_keys(rows).items()}
         counts = counted(rows, {**keys, **failed, **_first_refused(decoded, rows)})
     except PySparkException:
-        _raise_failing_rule(decoded, unjudged)
+        _raise_failing_rule(decoded, results)
         raise
     _refuse(decoded, counts)
     out = is_quarantined(decoded.silver.rules)
@@ -142,12 +142,12 @@ def _refuse(decoded: DecodedCut, counts: Mapping[str, int]) -> None:
         raise ExpectationFailed(f"rows fail rules that none may fail: {failed}", table=table, since=since)
 
 
-def _raise_failing_rule(decoded: DecodedCut, unjudged: DataFrame) -> None:
+def _raise_failing_rule(decoded: DecodedCut, results: DataFrame) -> None:
     """Raise ExpectationFailed if a rule causes the evaluation of the rows to fail. Runs Spark jobs.
 
     Spark does not report the failing row, so the position of the first one is found by bisection.
     """
-    rows, rules = decoded.cached(unjudged), decoded.silver.rules
+    rows, rules = decoded.cached(results), decoded.silver.rules
     compute_all(rows)  # unrelated errors are raised as they are
     positions = sorted(line.position for line in rows.select("position").distinct().collect())
     first = bisect_left(

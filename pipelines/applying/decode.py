@@ -29,16 +29,16 @@ from silverfold.conf.errors import Overtaken, RebuildNeeded, SnapshotNeeded
 from silverfold.conf.names import folded
 from silverfold.connectors.base import Cut, CutStatistics, TableKind
 from silverfold.connectors.common.arrow_rows import ArrowRows
-from silverfold.pipelines.applying.beside import EMPTIED, NO_VERSIONS, Counting
-from silverfold.pipelines.applying.commit_note import CommitNote
 from silverfold.pipelines.applying.cut_job import CutJob
-from silverfold.pipelines.applying.cuts import from_record, position_in, recorded_in, to_record
-from silverfold.pipelines.applying.reached import moment
-from silverfold.pipelines.applying.row_settings import RowSettings, differing, without_undecided
 from silverfold.pipelines.applying.settle import open_settled
 from silverfold.pipelines.applying.silver import OpenedTables, SilverTable, check_built
 from silverfold.pipelines.holding.quarantine_log import SKIPPED
 from silverfold.pipelines.places import REASONS
+from silverfold.pipelines.storage.commit_note import CommitNote
+from silverfold.pipelines.storage.companions import EMPTIED, NO_VERSIONS, CompanionVersions
+from silverfold.pipelines.storage.cuts import from_record, position_in, recorded_in, to_record
+from silverfold.pipelines.storage.row_settings import RowSettings, differing, without_undecided
+from silverfold.pipelines.storage.silver_position import moment
 from silverfold.pipelines.store import count_rows, is_emptied, mean_row_bytes
 from silverfold.transforms.changes import FEW_BYTES, at_hand, cached, complete, struct_type, typed_as
 from silverfold.transforms.evolve import Drift, check_names, drift, with_columns
@@ -168,7 +168,7 @@ class DecodedCut(CutJob):
         app_id: str,
         notes: Mapping[str, int],
         *,
-        versions: Counting = NO_VERSIONS,
+        versions: CompanionVersions = NO_VERSIONS,
         behind: int | None = None,
     ) -> Recorded:
         """Return the record that a commit of the cut carries, under the position of ``app_id``.

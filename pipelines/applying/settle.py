@@ -10,11 +10,11 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from silverfold.conf.errors import ApplyError, Overtaken, RebuildNeeded
-from silverfold.pipelines.applying.beside import TAKEN_BACK, Beside
-from silverfold.pipelines.applying.cuts import newest_note, position_in
 from silverfold.pipelines.applying.silver import OpenedTables, SilverTable
 from silverfold.pipelines.places import Place
-from silverfold.pipelines.upkeep.lease import sole_writer
+from silverfold.pipelines.storage.companions import TAKEN_BACK, Companion
+from silverfold.pipelines.storage.cuts import newest_note, position_in
+from silverfold.pipelines.storage.lease import sole_writer
 from silverfold.transforms.merge import USER_METADATA, overwrite
 from silverfold.transforms.spark_errors import named_errors
 from silverfold.transforms.sql import path_table
@@ -65,7 +65,7 @@ def open_settled(silver: SilverTable) -> OpenedTables:
     return silver.opened() if unsettled else opened
 
 
-def _take_back(silver: SilverTable, place: Place, found: Beside, *, before: int) -> None:
+def _take_back(silver: SilverTable, place: Place, found: Companion, *, before: int) -> None:
     newest = newest_note(found.newest)
     assert newest is not None, "a commit of ours made it unsettled"
     version = -1 if found.counts is None else found.counts.version()

@@ -19,12 +19,19 @@ from pyspark.sql import DataFrame, SparkSession
 from silverfold.conf.errors import RebuildNeeded
 from silverfold.conf.model import Table
 from silverfold.connectors.base import Connector, Cut, Decoder, Feed, TableKind
-from silverfold.pipelines.applying.beside import GONE, NOTHING, Beside, counting, find_beside, position_of
-from silverfold.pipelines.applying.commit_note import NOT_TOLD, CommitNote
-from silverfold.pipelines.applying.cuts import app_id, newest_note, position_in, position_reached
-from silverfold.pipelines.applying.row_settings import RowSettings, describe_difference, differing, row_settings
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.spark.session import close_session, own_session
+from silverfold.pipelines.storage.commit_note import NOT_TOLD, CommitNote
+from silverfold.pipelines.storage.companions import (
+    GONE,
+    NONE,
+    Companion,
+    companion_versions,
+    find_companion,
+    history_position,
+)
+from silverfold.pipelines.storage.cuts import app_id, newest_note, position_in, position_reached
+from silverfold.pipelines.storage.row_settings import RowSettings, describe_difference, differing, row_settings
 from silverfold.pipelines.store import open_table
 from silverfold.transforms.expectations import Rule
 from silverfold.transforms.merge import make_without_vectors
@@ -126,13 +133,13 @@ class SilverTable:
         """Open the silver table and its companion tables, as far as they exist. Raises StoreUnavailable."""
         table = open_table(self.place)
         note = newest_note(table)
-        version = counting(note, built=position_in(table, self.app_id) >= 0)
+        version = companion_versions(note, built=position_in(table, self.app_id) >= 0)
         return OpenedTables(
             table=table,
             note=note,
-            history=find_beside(self.history, version.history) if self.conf.keeps_history else NOTHING,
-            tombstones=find_beside(self.tombstones, version.tombstones) if self.connector.source_ordered else NOTHING,
-            side=find_beside(self.side_table, version.aside) if self.table_kind is TableKind.STATE else NOTHING,
+            history=find_companion(self.history, version.history) if self.conf.keeps_history else NONE,
+            tombstones=find_companion(self.tombstones, version.tombstones) if self.connector.source_ordered else NONE,
+            side=find_companion(self.side_table, version.aside) if self.table_kind is TableKind.STATE else NONE,
         )
 
     def read(self, place: Place, opened: DeltaTable) -> DataFrame:
@@ -160,9 +167,9 @@ class OpenedTables:
 
     table: DeltaTable | None
     note: CommitNote | None
-    history: Beside
-    tombstones: Beside
-    side: Beside
+    history: Companion
+    tombstones: Companion
+    side: Companion
 
 
 def check_built(
@@ -185,7 +192,7 @@ def check_built(
             raise RebuildNeeded("its newest cut was applied without a history", feed=feed, table=table)
         if opened.history.counts is None:
             raise RebuildNeeded(GONE["history"], feed=feed, table=table)
-        reached = position_of(opened.history) if known.history == NOT_TOLD else known.last_position
+        reached = history_position(opened.history) if known.history == NOT_TOLD else known.last_position
         if reached != known.last_position:
             reason = f"its history is at position {reached}, the table at {known.last_position}"
             raise RebuildNeeded(reason, feed=feed, table=table)

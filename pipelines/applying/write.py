@@ -14,13 +14,13 @@ from pyspark.sql import types as T
 
 from silverfold.conf.errors import ApplyError, Overtaken, RebuildNeeded, SchemaDrift
 from silverfold.connectors.base import TableKind
-from silverfold.pipelines.applying.beside import Counting, Part
 from silverfold.pipelines.applying.check import CheckedCut
-from silverfold.pipelines.applying.cuts import history_id, position_in, recorded_in, tombstones_id
 from silverfold.pipelines.applying.decode import LAST_KEY, ORDINAL, DecodedCut, without_errors
 from silverfold.pipelines.applying.fold_cut import FoldedCut
+from silverfold.pipelines.storage.companions import CompanionVersions, Part
+from silverfold.pipelines.storage.cuts import history_id, position_in, recorded_in, tombstones_id
+from silverfold.pipelines.storage.swap import Live, failed_by_move, merged_version, replace_companion, unless_moved
 from silverfold.pipelines.store import is_small
-from silverfold.pipelines.upkeep.swap import Live, failed_by_move, merged_version, replace_beside, unless_moved
 from silverfold.transforms.changes import DELETE, INSERT, complete, typed_as
 from silverfold.transforms.evolve import follow
 from silverfold.transforms.history import Moments, keep_history
@@ -69,7 +69,7 @@ def follow_source(decoded: DecodedCut) -> list[str]:
 
 
 def table_write(
-    decoded: DecodedCut, folded: FoldedCut, checked: CheckedCut, versions: Counting, new: Sequence[str]
+    decoded: DecodedCut, folded: FoldedCut, checked: CheckedCut, versions: CompanionVersions, new: Sequence[str]
 ) -> Callable[[], None]:
     """Return the write of a state table, in one commit.
 
@@ -207,7 +207,7 @@ def _write_side_table(decoded: DecodedCut, rows: DataFrame | None) -> int | None
         rows = silver.session.read.format("delta").load(silver.side_table.url).limit(0)
     elif opened.side.counts is not None and opened.side.is_settled and _is_unchanged(decoded, rows):
         return opened.side.counts.version()
-    return replace_beside(rows, silver.side_table, uuid4().hex, table=silver.name)
+    return replace_companion(rows, silver.side_table, uuid4().hex, table=silver.name)
 
 
 def _is_unchanged(decoded: DecodedCut, rows: DataFrame) -> bool:

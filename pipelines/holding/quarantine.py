@@ -15,8 +15,6 @@ from typing import NamedTuple
 
 from silverfold.conf.errors import RebuildNeeded, SchemaDrift, UndecodableFrame
 from silverfold.connectors.base import Cut
-from silverfold.pipelines.applying.commit_note import CommitNote
-from silverfold.pipelines.applying.cuts import newest_note, newest_notes, position_reached, read_cuts
 from silverfold.pipelines.holding.quarantine_log import (
     LEFT_OUT,
     PASSED,
@@ -32,8 +30,9 @@ from silverfold.pipelines.holding.quarantine_log import (
 )
 from silverfold.pipelines.landing.ranges import Range, is_inside
 from silverfold.pipelines.places import Places
+from silverfold.pipelines.storage.commit_note import REBUILT, CommitNote
+from silverfold.pipelines.storage.cuts import newest_note, newest_notes, position_reached, read_cuts
 from silverfold.pipelines.store import open_table
-from silverfold.pipelines.upkeep.beginnings import REBUILT
 
 _RECENT_CUTS = 100
 """Number of newest cuts to search for one that a builder could not record before it died."""
@@ -113,7 +112,7 @@ class Quarantine:
         """Return the positions of the cut's frames that are not to be decoded."""
         return tuple(at for at in sorted(self._left_out) if is_inside((at, at), cut.spans))
 
-    def take(self, found: Hold, *, now: datetime, is_frame: bool = False) -> bool:
+    def add(self, found: Hold, *, now: datetime, is_frame: bool = False) -> bool:
         """Record what the table could not take; return whether it may continue without it.
 
         Args:

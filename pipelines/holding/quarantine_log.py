@@ -27,8 +27,8 @@ from enum import StrEnum
 import pyarrow as pa
 
 from silverfold.pipelines.places import Places
+from silverfold.pipelines.storage import ledger
 from silverfold.pipelines.store import open_table
-from silverfold.pipelines.upkeep import ledger
 
 SCHEMA = pa.schema(
     [

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from silverfold.connectors.base import Connector, Feed
-from silverfold.pipelines.applying.cuts import all_cuts, current_cuts
 from silverfold.pipelines.landing.bronze_table import each_lost
 from silverfold.pipelines.landing.ranges import Range, merge_adjacent
-from silverfold.pipelines.places import Places
+from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.storage.cuts import all_cuts, current_cuts
+from silverfold.pipelines.storage.silver_position import SilverPosition
 
 
 class Losses(NamedTuple):
@@ -45,3 +46,23 @@ def losses_of(places: Places, connector: Connector, feed: Feed, table: str) -> L
         if reached < last and newest <= last:
             lacking.append((reached + 1, last))
     return Losses(taken, untouched, lacking)
+
+
+def was_replaced(bronze: Place, lost: Sequence[tuple[int, int]], now: SilverPosition) -> bool:
+    """Return whether bronze lost the table's position and has since replaced it with other frames.
+
+    This is so if the frame before the lost ones was received after the table's. Raises StoreUnavailable.
+    """
+    from silverfold.pipelines.landing.bronze import landing_at  # noqa: PLC0415 - imports pandas, which receivers need not load
+
+    first = next((first for first, last in lost if first <= now.position <= last), None)
+    before = None if first is None or now.received is None else landing_at(bronze, first - 1)
+    return before is not None and now.received is not None and before.received > now.received
+
+
+def is_on_other_bronze(bronze: Place, lost: Sequence[tuple[int, int]], now: SilverPosition) -> bool:
+    """Return the same, also if bronze has a frame at the table's position. Raises StoreUnavailable."""
+    from silverfold.pipelines.landing.bronze import landing_at  # noqa: PLC0415 - as above
+
+    found = landing_at(bronze, now.position)
+    return was_replaced(bronze, lost, now) if found is None else now.received not in (None, found.received)

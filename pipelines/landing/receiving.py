@@ -7,7 +7,7 @@ Retryable errors are followed by a growing, randomised wait; any other ends the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -19,11 +19,12 @@ from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.base import Connector, Feed, Frame, Receiver, Resume, mark
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.transport import Address, listening_error
-from silverfold.pipelines.applying.reached import all_reached, farthest, source_positions
+from silverfold.pipelines.holding.quarantine_log import quarantined
 from silverfold.pipelines.landing.batch import WARNING
 from silverfold.pipelines.landing.sink import BronzeSink
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
+from silverfold.pipelines.storage.silver_position import SilverPosition, silver_positions, source_positions
 
 _Result = TypeVar("_Result")
 
@@ -62,7 +63,7 @@ async def receive(
         if stop.is_set():
             return None
     place = places.bronze(feed.name)
-    tables = await asyncio.to_thread(all_reached, places, feed.name, feed.tables)
+    tables = await asyncio.to_thread(silver_positions, places, feed.name, feed.tables)
     silver = await asyncio.to_thread(farthest, places, feed.name, tables)
     token = f"{rng.getrandbits(128):032x}"
     writer = await asyncio.to_thread(partial(BronzeWriter, place, feed.name, token=token, silver=silver))
@@ -170,3 +171,14 @@ def _closed_mark(ended: Exception | str | None, *, stopped: bool, wait: float | 
     reason = "the source ended the connection" if ended is None else str(ended)
     level = {} if name is None else {"level": WARNING}
     return mark("closed", reason=reason, error_class=name, next_in=None if wait is None else round(wait, 3), **level)
+
+
+def farthest(places: Places, feed: str, tables: Mapping[str, SilverPosition]) -> SilverPosition:
+    """Return the farthest position known from some tables of a feed and their quarantines, and the newest epoch.
+
+    Raises:
+        StoreUnavailable: The quarantine cannot be read now.
+    """
+    bad = (each.position for table in tables for each in quarantined(places, feed, table))
+    positions = (-1, *(each.position for each in tables.values()), *bad)
+    return SilverPosition(max(positions), max((each.epoch for each in tables.values()), default=0))

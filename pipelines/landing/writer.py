@@ -25,11 +25,11 @@ from deltalake import (
 
 from silverfold.conf.errors import Fenced, StoreUnavailable
 from silverfold.connectors.base import Resume
-from silverfold.pipelines.applying.reached import NOTHING, Reached
 from silverfold.pipelines.landing.bronze_table import SCHEMA, app_id, create, last_epoch, last_landed, note_lost
 from silverfold.pipelines.places import Place
+from silverfold.pipelines.storage.compaction import NO_HOOKS, join_files
+from silverfold.pipelines.storage.silver_position import NO_POSITION, SilverPosition
 from silverfold.pipelines.store import emptied_commits, naming_the_store, open_table, was_overtaken
-from silverfold.pipelines.upkeep.compaction import NO_HOOKS, join_files
 
 # Bodies hardly ever repeat, and nobody searches by them: no dictionary, no statistics.
 _PLAIN_BODY = {"body": ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")}
@@ -54,7 +54,7 @@ class BronzeWriter:
         StoreUnavailable: The store does not answer.
     """
 
-    def __init__(self, place: Place, feed: str, *, token: str, silver: Reached = NOTHING) -> None:
+    def __init__(self, place: Place, feed: str, *, token: str, silver: SilverPosition = NO_POSITION) -> None:
         self._place, self._feed, self._token = place, feed, token
         self._table = create(place)
         self._in_doubt = self._stale = False
@@ -83,8 +83,8 @@ class BronzeWriter:
         """Return the state landed before. Reads small columns of all files, and the bodies of control frames.
 
         Args:
-            silver: Source positions of silver's tables (`pipelines.applying.reached.source_positions`), which may be
-                lost here.
+            silver: Source positions of silver's tables (`pipelines.storage.silver_position.source_positions`); they
+                may be lost here.
         """
         from silverfold.pipelines.landing.bronze import last_control, last_source_positions  # noqa: PLC0415 - pandas; few receivers need it
 
@@ -172,7 +172,7 @@ class BronzeWriter:
 
 
 def compact(place: Place) -> int:
-    """Join the small files of bronze (`pipelines.upkeep.compaction`); return the number of files joined.
+    """Join the small files of bronze (`pipelines.storage.compaction`); return the number of files joined.
 
     Raises:
         StoreUnavailable: It did not work this time. The table is unchanged.

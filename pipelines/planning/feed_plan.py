@@ -13,15 +13,16 @@ import pyarrow.compute as pc
 from silverfold.conf.errors import UnusableExpectation
 from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Connector, ControlFrame, Cut, Feed, Kind
-from silverfold.pipelines.applying.reached import reached, was_replaced
 from silverfold.pipelines.holding.cut_bisection import CutBisection
 from silverfold.pipelines.landing.bronze import landing_at, last_position, read_frames, read_small_columns
 from silverfold.pipelines.landing.bronze_table import lost_from, retained_from
 from silverfold.pipelines.landing.frame_sizes import FrameSizes
+from silverfold.pipelines.landing.losses import was_replaced
 from silverfold.pipelines.landing.ranges import Range
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.planning.plan import Plan, Planner
 from silverfold.pipelines.planning.rules import StreamRules
+from silverfold.pipelines.storage.silver_position import silver_position
 from silverfold.pipelines.store import naming_the_store
 
 
@@ -178,6 +179,6 @@ class FeedPlan:
         return self.bisections[table].within(cut)
 
     def _rules(self, table: str) -> StreamRules:
-        now = reached(self.places, self.feed.name, table)
+        now = silver_position(self.places, self.feed.name, table)
         is_misfit = was_replaced(self._bronze, self.lost, now)
         return StreamRules.of(self.connector, self.feed, table, now, is_misfit=is_misfit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from silverfold.connectors.base import Connector, Feed
-from silverfold.pipelines.applying.reached import NOTHING, Reached
+from silverfold.pipelines.storage.silver_position import NO_POSITION, SilverPosition
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class StreamRules:
         stream: `Connector.stream`; empty if it has the table's name.
         received: When the frame at ``applied`` was received, in microseconds, from the table's own log; None if not
             recorded. Bronze was lost or exchanged if its frame there was received at another time.
-        is_misfit: Bronze was exchanged: `pipelines.applying.reached.was_replaced`.
+        is_misfit: Bronze was exchanged: `pipelines.landing.losses.was_replaced`.
     """
 
     has_snapshots: bool
@@ -38,7 +38,7 @@ class StreamRules:
         connector: Connector,
         feed: Feed,
         table: str,
-        now: Reached = NOTHING,
+        now: SilverPosition = NO_POSITION,
         *,
         is_misfit: bool = False,
     ) -> StreamRules:

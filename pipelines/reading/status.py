@@ -17,18 +17,18 @@ from silverfold.conf.errors import PositionGap
 from silverfold.conf.model import CutLimits
 from silverfold.conf.text import in_one_line
 from silverfold.connectors.base import Connector, Feed
-from silverfold.pipelines.applying.beside import EMPTIED, GONE, Beside, Part, beside_opened
-from silverfold.pipelines.applying.cuts import CutRow, built_otherwise, emptied_since_whole, last_cuts, newest_note
-from silverfold.pipelines.applying.reached import NOTHING, Reached, reached, was_replaced
 from silverfold.pipelines.holding.quarantine_log import Hold, HoldState, quarantined
 from silverfold.pipelines.landing.bronze import last_position, read_small_columns
 from silverfold.pipelines.landing.bronze_table import lost_from, retained_from
-from silverfold.pipelines.landing.losses import losses_of
+from silverfold.pipelines.landing.losses import losses_of, was_replaced
 from silverfold.pipelines.landing.ranges import is_inside
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.planning.plan import Plan, Planner, State
 from silverfold.pipelines.planning.rules import StreamRules
 from silverfold.pipelines.reading.connection_log import CLOSED, Mark, epoch_marks
+from silverfold.pipelines.storage.companions import EMPTIED, GONE, Companion, Part, companion_of
+from silverfold.pipelines.storage.cuts import CutRow, built_otherwise, emptied_since_whole, last_cuts, newest_note
+from silverfold.pipelines.storage.silver_position import NO_POSITION, SilverPosition, silver_position
 from silverfold.pipelines.store import count_rows, is_emptied, naming_the_store, open_table
 from silverfold.pipelines.upkeep.beginnings import begins_at
 
@@ -183,18 +183,18 @@ class Built:
 
     Args:
         now: Its position, from its own log.
-        is_misfit: `pipelines.applying.reached.was_replaced`.
+        is_misfit: `pipelines.landing.losses.was_replaced`.
         exists: There is a table.
         quarantined: The newest event of each quarantined position, by position.
         versions: Number of versions in its history.
         begins_at: `pipelines.upkeep.beginnings.begins_at`.
         otherwise: `TableStatus.built_otherwise`.
         lacking: `pipelines.landing.losses.Losses.lacking`.
-        emptied: `pipelines.applying.cuts.emptied_since_whole`.
+        emptied: `pipelines.storage.cuts.emptied_since_whole`.
     """
 
     exists: bool = False
-    now: Reached = NOTHING
+    now: SilverPosition = NO_POSITION
     is_misfit: bool = False
     rows: int | None = None
     quarantined: Sequence[Hold] = ()
@@ -272,8 +272,8 @@ def read_built(
     if connector.source_ordered:
         parts.append("tombstones")
     with naming_the_store(place):
-        now = reached(places, feed.name, table)
-        companions = {part: beside_opened(places, feed.name, table, part, opened) for part in parts}
+        now = silver_position(places, feed.name, table)
+        companions = {part: companion_of(places, feed.name, table, part, opened) for part in parts}
         counts = {part: None if each.counts is None else count_rows(each.counts) for part, each in companions.items()}
         return Built(
             True,
@@ -293,7 +293,7 @@ def read_built(
         )
 
 
-def _missing_part(place: Place, opened: DeltaTable, companions: Mapping[Part, Beside]) -> str | None:
+def _missing_part(place: Place, opened: DeltaTable, companions: Mapping[Part, Companion]) -> str | None:
     """Return which part of a table or its companions is missing, so that no cut is applied to it; None if none is."""
     if is_emptied(place, opened.version()):
         return EMPTIED

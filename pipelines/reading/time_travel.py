@@ -40,15 +40,15 @@ from pyarrow.fs import FileSelector, PyFileSystem
 from silverfold.conf.errors import PositionGap, QueryFailed
 from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Connector, Cut, Feed
-from silverfold.pipelines.applying.beside import beside
-from silverfold.pipelines.applying.cuts import CutRow, all_cuts, app_id, current_cuts, position_in
-from silverfold.pipelines.applying.reached import Reached
 from silverfold.pipelines.holding.quarantine_log import holds
 from silverfold.pipelines.landing.bronze import last_position, read_small_columns
 from silverfold.pipelines.landing.bronze_table import lost_from
 from silverfold.pipelines.places import Place, Places, history_of
 from silverfold.pipelines.planning.plan import Planner
 from silverfold.pipelines.planning.rules import StreamRules
+from silverfold.pipelines.storage.companions import companion
+from silverfold.pipelines.storage.cuts import CutRow, all_cuts, app_id, current_cuts, position_in
+from silverfold.pipelines.storage.silver_position import SilverPosition
 from silverfold.pipelines.store import naming_the_store, open_table
 from silverfold.pipelines.upkeep.beginnings import history_rebuilt
 
@@ -192,11 +192,11 @@ class _Cuts:
         return [self._history_view(table, name, row, position) for name in self.names(table)[1:]]
 
     def _history_view(self, table: str, name: str, row: CutRow, position: int) -> _TableView:
-        then = beside(self.places, self.feed.name, table, "history", at=row.delta_version).counts
+        then = companion(self.places, self.feed.name, table, "history", at=row.delta_version).counts
         if self.connector.source_ordered:
             why = self._table(table, row, position).why  # if that version is gone, the log cannot identify its history
             return self._version_view(table, name, then, position) if why is None else _TableView(name, why=why)
-        now = beside(self.places, self.feed.name, table, "history").counts
+        now = companion(self.places, self.feed.name, table, "history").counts
         rebuilt = history_rebuilt(self.places, self.feed.name, table)
         was_another = rebuilt is not None and row.delta_version < rebuilt.delta_version
         shown = self._version_view(table, name, then if was_another or now is None else now, position)
@@ -251,7 +251,7 @@ class _Cuts:
         return None if lacking is None else min(lacking.ends)
 
     def _planned(self, table: str, row: CutRow, position: int) -> Cut | None:
-        rules = StreamRules.of(self.connector, self.feed, table, Reached(row.last_position))
+        rules = StreamRules.of(self.connector, self.feed, table, SilverPosition(row.last_position))
         planner = Planner(self.feed.name, {table: rules}, lost=self.lost)
         for batch in read_small_columns(self.places.bronze(self.feed.name), after=row.last_position - 1):
             seen = int(np.searchsorted(batch["frame_seq"].to_numpy(), position, side="right"))

@@ -18,9 +18,9 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from silverfold.pipelines.applying.beside import Beside, beside_named
 from silverfold.pipelines.places import REASONS, Place, Places, side_table_of, silver_table_of
 from silverfold.pipelines.reading.time_travel import AsOf
+from silverfold.pipelines.storage.companions import Companion, companion_named
 from silverfold.pipelines.store import open_table
 from silverfold.transforms.history import END, START
 from silverfold.transforms.merge import PRESENT
@@ -85,7 +85,7 @@ class _Lookup(NamedTuple):
 
     is_there: bool = False
     why: str | None = None
-    beside: Beside | None = None
+    beside: Companion | None = None
     """For a companion table, as of now: its version that counts."""
 
 
@@ -99,14 +99,14 @@ def _look_up(places: Places, then: Mapping[str, AsOf], feed: str, name: str) -> 
         now_only = f"{called} is shown only as of now: ask without --at" if is_aside else None
         why = now_only or then[feed].missing.get(name)
         return _Lookup(why is None, why)
-    found = beside_named(places, feed, name)
+    found = companion_named(places, feed, name)
     if found is not None and (found.is_gone or (found.counts is None and not is_aside)):
         return _Lookup(why=f"{called} is not what its table was built with: run `silverfold rebuild {feed} {table}`")
     return _Lookup(True, beside=found)
 
 
 def _view_rows(
-    session: SparkSession, places: Places, then: Mapping[str, AsOf], feed: str, name: str, *, found: Beside | None
+    session: SparkSession, places: Places, then: Mapping[str, AsOf], feed: str, name: str, *, found: Companion | None
 ) -> DataFrame:
     """Return a table's rows as the view shows them. Lazy."""
     place = places.silver(feed, name)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from silverfold.connectors.base import Connector, Feed
-from silverfold.pipelines.applying.cuts import CutRow, all_cuts, current_cuts, position_reached
 from silverfold.pipelines.landing.bronze_table import retained_from
 from silverfold.pipelines.places import Places
-
-REBUILT: Final = "rebuilt"
-"""Note of the cut with which a rebuild replaces all others."""
-
-HISTORY_BEGINS: Final = "history_begins"
-"""Note of the same cut: the position from which it built the history, if it restarted it."""
+from silverfold.pipelines.storage.commit_note import HISTORY_BEGINS, REBUILT
+from silverfold.pipelines.storage.cuts import CutRow, all_cuts, current_cuts, position_reached
 
 
 def begins_at(places: Places, connector: Connector, feed: Feed, table: str) -> int:

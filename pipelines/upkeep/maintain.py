@@ -25,13 +25,13 @@ from pyspark.sql import Row, SparkSession
 from silverfold.conf.errors import ApplyError, StoreUnavailable
 from silverfold.conf.model import Settings
 from silverfold.connectors.base import Connector, Feed
-from silverfold.pipelines.applying.beside import Part, beside, place_beside
 from silverfold.pipelines.landing.writer import compact
 from silverfold.pipelines.places import Place, Places, places_of
 from silverfold.pipelines.spark.session import close_session, own_session, raising_if_ended
+from silverfold.pipelines.storage import ledger
+from silverfold.pipelines.storage.companions import Part, companion, companion_place
+from silverfold.pipelines.storage.lease import sole_writer
 from silverfold.pipelines.store import files_of, naming_the_store, open_table
-from silverfold.pipelines.upkeep import ledger
-from silverfold.pipelines.upkeep.lease import sole_writer
 from silverfold.pipelines.upkeep.retention import (
     Retention,
     describe,
@@ -92,7 +92,7 @@ class Maintenance:
             silver = self._places.silver(self.feed.name, name)
             yield from self._each(silver, [partial(self._optimize, name), self._vacuum_silver])
             for part in get_args(Part):
-                place = place_beside(self._places, self.feed.name, name, part)
+                place = companion_place(self._places, self.feed.name, name, part)
                 yield from self._each(place, [partial(self._optimize, name), partial(self._vacuum_beside, name, part)])
         for place in self._ledgers():
             yield from self._each(place, [self._join_ledger, self._vacuum_ours])
@@ -185,7 +185,7 @@ class Maintenance:
         return "unused files removed"
 
     def _vacuum_beside(self, name: str, part: Part, place: Place) -> str:
-        if beside(self._places, self.feed.name, name, part).is_settled:
+        if companion(self._places, self.feed.name, name, part).is_settled:
             return self._vacuum_silver(place)
         return "no files removed: a cut has written it and not yet the table, for which older ones count"
 

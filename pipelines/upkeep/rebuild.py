@@ -4,11 +4,11 @@ The new table is built by the same `FeedBuild` as usual, at a place of its own (
 position of the old table. Then one overwriting commit replaces the old rows and columns. The recorded position stays:
 builds continue from it, even one that is running.
 
-A build that advances the old table meanwhile cannot cause a mix (`pipelines.upkeep.swap`): the rebuild advances to the
+A build that advances the old table meanwhile cannot cause a mix (`pipelines.storage.swap`): the rebuild advances to the
 table's new position and tries again. A table without a position, or a missing one, is built to the newest position,
 which the commit records. Then the second of two such commits fails or does nothing (``txnVersion``).
 
-Companion tables (`pipelines.applying.beside`) are rebuilt too, and swapped in first, each in a commit of its own. The
+Companion tables (`pipelines.storage.companions`) are rebuilt too, and swapped in first, each in its own commit. The
 silver commit decides for all: it records which of their versions count. If a rebuild dies before it, nothing of it
 counts, and the next build undoes its writes; the old table is unchanged, and a later rebuild removes the files once
 they are a day old. Two concurrent rebuilds do not share a place, and one swaps after the other.
@@ -31,10 +31,18 @@ from pyspark.sql import DataFrame, SparkSession
 from silverfold.conf.errors import ApplyError, Overtaken, PositionGap, RebuildNeeded, SchemaDrift, StoreUnavailable
 from silverfold.conf.model import Settings
 from silverfold.connectors.base import Connector, Feed
-from silverfold.pipelines.applying.beside import Counting, Part, beside, place_beside
 from silverfold.pipelines.applying.build import HOLDING_LATER, FeedBuild
-from silverfold.pipelines.applying.commit_note import CommitNote
-from silverfold.pipelines.applying.cuts import (
+from silverfold.pipelines.applying.silver import session_for
+from silverfold.pipelines.holding.quarantine import resolution_by_rebuild
+from silverfold.pipelines.holding.quarantine_log import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
+from silverfold.pipelines.landing.bronze import last_position
+from silverfold.pipelines.landing.bronze_table import lost_from, retained_from
+from silverfold.pipelines.landing.losses import is_on_other_bronze, losses_of
+from silverfold.pipelines.places import Place, Places, SidePlaces, places_of
+from silverfold.pipelines.spark.session import close_session
+from silverfold.pipelines.storage.commit_note import HISTORY_BEGINS, REBUILT, CommitNote
+from silverfold.pipelines.storage.companions import CompanionVersions, Part, companion, companion_place
+from silverfold.pipelines.storage.cuts import (
     app_id,
     from_record,
     newest_note,
@@ -43,21 +51,12 @@ from silverfold.pipelines.applying.cuts import (
     recorded_in,
     restore,
 )
-from silverfold.pipelines.applying.reached import is_on_other_bronze
-from silverfold.pipelines.applying.reached import reached as reached_by
-from silverfold.pipelines.applying.silver import session_for
-from silverfold.pipelines.holding.quarantine import resolution_by_rebuild
-from silverfold.pipelines.holding.quarantine_log import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
-from silverfold.pipelines.landing.bronze import last_position
-from silverfold.pipelines.landing.bronze_table import lost_from, retained_from
-from silverfold.pipelines.landing.losses import losses_of
-from silverfold.pipelines.places import Place, Places, SidePlaces, places_of
-from silverfold.pipelines.spark.session import close_session
+from silverfold.pipelines.storage.lease import sole_writer
+from silverfold.pipelines.storage.remove_tree import remove_tree, remove_unused, set_damaged_log_aside
+from silverfold.pipelines.storage.silver_position import silver_position
+from silverfold.pipelines.storage.swap import Live, TableMoved, replace_companion, swap_in
 from silverfold.pipelines.store import open_table
-from silverfold.pipelines.upkeep.beginnings import HISTORY_BEGINS, REBUILT, begins_at, history_begins_at
-from silverfold.pipelines.upkeep.lease import sole_writer
-from silverfold.pipelines.upkeep.remove_tree import remove_tree, remove_unused, set_damaged_log_aside
-from silverfold.pipelines.upkeep.swap import Live, TableMoved, replace_beside, swap_in
+from silverfold.pipelines.upkeep.beginnings import begins_at, history_begins_at
 from silverfold.transforms.spark_errors import named_errors
 
 _ATTEMPTS = 5
@@ -157,7 +156,7 @@ class Rebuild:
         """
         feed, table = self.feed.name, self.table
         is_whole = not self._floor() and not lost_from(self._bronze)
-        places = [place_beside(self._places, feed, table, part) for part in ("tombstones", "aside")]
+        places = [companion_place(self._places, feed, table, part) for part in ("tombstones", "aside")]
         if is_whole or self._has_snapshots:
             places.append(self._places.silver(feed, table))
         if is_whole:
@@ -216,7 +215,7 @@ class Rebuild:
         stream = self.connector.stream(self.feed, self.table)
         if note is not None and note.settings is not None and note.settings.get("stream", stream) != stream:
             return True
-        now = reached_by(self._places, self.feed.name, self.table)
+        now = silver_position(self._places, self.feed.name, self.table)
         return is_on_other_bronze(self._bronze, lost_from(self._bronze), now)
 
     def _advice(self, goal: int) -> str:
@@ -279,7 +278,7 @@ class Rebuild:
             TableMoved: Others wrote meanwhile. Companion writes without a silver commit do not count.
         """
         metadata = note.to_json()
-        versions = Counting(
+        versions = CompanionVersions(
             history=self._replaced("history", metadata) if self._keeps_history else None,
             tombstones=self._replaced("tombstones", metadata) if self.connector.source_ordered else None,
             aside=self._replaced("aside", metadata),
@@ -293,8 +292,8 @@ class Rebuild:
         Raises:
             TableMoved: A build wrote it at the same moment.
         """
-        new, old = (place_beside(places, self.feed.name, self.table, part) for places in (self._side, self._places))
-        found = beside(self._side, self.feed.name, self.table, part)
+        new, old = (companion_place(places, self.feed.name, self.table, part) for places in (self._side, self._places))
+        found = companion(self._side, self.feed.name, self.table, part)
         if found.is_gone:
             raise StoreUnavailable(f"{new}: somebody has removed it")
         built = found.counts
@@ -302,7 +301,7 @@ class Rebuild:
             return None
         rows = self._rows_at(old).limit(0) if built is None else self._rows_at(new, built.version())
         try:
-            return replace_beside(rows, old, metadata, table=self.table)
+            return replace_companion(rows, old, metadata, table=self.table)
         except Overtaken as error:
             raise TableMoved from error
 

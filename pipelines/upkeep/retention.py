@@ -30,15 +30,16 @@ import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from silverfold.connectors.base import Boundary, Connector, Feed, Kind
-from silverfold.pipelines.applying.cuts import last_cuts
-from silverfold.pipelines.applying.reached import all_reached, is_on_other_bronze
 from silverfold.pipelines.landing.bronze import read_small_columns
 from silverfold.pipelines.landing.bronze_table import SCHEMA, lost_from, retained_from, retention_id
+from silverfold.pipelines.landing.losses import is_on_other_bronze
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.planning.rules import StreamRules
 from silverfold.pipelines.planning.updates import UPDATE, Frames, UpdateFinder, Updates, by_stream, read_frames
+from silverfold.pipelines.storage.compaction import claim
+from silverfold.pipelines.storage.cuts import last_cuts
+from silverfold.pipelines.storage.silver_position import silver_positions
 from silverfold.pipelines.store import dataset_of, open_table, until_committed
-from silverfold.pipelines.upkeep.compaction import claim
 
 _APPEND_ONLY = "delta.appendOnly"
 
@@ -94,7 +95,7 @@ def plan_retention(places: Places, connector: Connector, feed: Feed, *, keep_sin
     """
     bronze = places.bronze(feed.name)
     dropped_to, lost = retained_from(bronze, feed.name), lost_from(bronze)
-    tables = all_reached(places, feed.name, feed.tables)  # read before bronze grows further
+    tables = silver_positions(places, feed.name, feed.tables)  # read before bronze grows further
     rules = {
         name: StreamRules.of(connector, feed, name, now, is_misfit=is_on_other_bronze(bronze, lost, now))
         for name, now in tables.items()

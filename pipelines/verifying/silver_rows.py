@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 
 from silverfold.conf.names import folded
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan, spans
-from silverfold.pipelines.applying.beside import beside
 from silverfold.pipelines.places import REASONS, UNEXPLAINED, Place, Places
+from silverfold.pipelines.storage.companions import companion
 from silverfold.pipelines.store import naming_the_store
 
 
@@ -25,7 +25,7 @@ def read_side_table(places: Places, feed: str, table: str, version: int | None =
     Args:
         version: Version of the silver table, if not the newest: the side table is read as of it.
     """
-    opened = beside(places, feed, table, "aside", at=version).counts
+    opened = companion(places, feed, table, "aside", at=version).counts
     if opened is None:
         return None
     found = SilverRows(places.side_table(feed, table), opened).table()

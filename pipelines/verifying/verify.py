@@ -28,13 +28,13 @@ from silverfold.conf.errors import PositionGap, ProtocolError, WireError
 from silverfold.conf.names import folded
 from silverfold.connectors.base import Connector, Feed, TableKind
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
-from silverfold.pipelines.applying.beside import beside, beside_opened
-from silverfold.pipelines.applying.cuts import app_id, built_otherwise, last_cuts, newest_note, position_in
 from silverfold.pipelines.holding.quarantine_log import PASSED_OVER, HoldState, quarantined
 from silverfold.pipelines.landing.bronze import CARRYING, read_small_columns
 from silverfold.pipelines.landing.losses import Losses, losses_of
 from silverfold.pipelines.landing.ranges import Range, format_ranges, is_inside
 from silverfold.pipelines.places import Places, history_of
+from silverfold.pipelines.storage.companions import companion, companion_of
+from silverfold.pipelines.storage.cuts import app_id, built_otherwise, last_cuts, newest_note, position_in
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.upkeep.beginnings import begins_at, history_begins_at
 from silverfold.pipelines.verifying.compare import Comparison, as_stored, compare, shown
@@ -140,7 +140,7 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
     if silver is None:
         return _not_built(places, connector, feed, table)
     landed, since = _landed(places, connector, feed, table, silver.position), begins_at(places, connector, feed, table)
-    if beside(places, feed.name, table, "aside", at=silver.rows.version).is_gone:
+    if companion(places, feed.name, table, "aside", at=silver.rows.version).is_gone:
         why = f"the rows that it keeps aside are gone: run `silverfold rebuild {feed.name} {table}`"
         return unknown(table, why, silver, Verdict.DIFFERENT)
     placed = connector.table_kind(feed.tables[table]) is not TableKind.STATE
@@ -169,7 +169,7 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
     note, position = newest_note(silver), position_in(silver, app_id(feed.name, table))
     if position < 0:
         return unknown(name, None, verdict=Verdict.NOT_BUILT)
-    found = beside_opened(places, feed.name, table, "history", silver)
+    found = companion_of(places, feed.name, table, "history", silver)
     if found.counts is None:
         why = "there is none" if found.newest is None else "it is not what the newest cut was applied with"
         again = f"run `silverfold rebuild {feed.name} {table}`"
@@ -225,7 +225,7 @@ def _limits(since: int, lost: Sequence[Range]) -> str | None:
 
 def _older_than_deletes(places: Places, connector: Connector, feed: Feed, table: str, silver: Silver) -> str | None:
     """Return a message on rows older than their key's tombstone; None if there are none, or it cannot be determined."""
-    tombstones = beside(places, feed.name, table, "tombstones", at=silver.rows.version).counts
+    tombstones = companion(places, feed.name, table, "tombstones", at=silver.rows.version).counts
     if tombstones is None:
         return None
     keys = connector.reference(feed, table).keys

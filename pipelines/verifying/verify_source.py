@@ -25,8 +25,8 @@ from silverfold.conf.errors import SourceUnavailable
 from silverfold.conf.text import without_secrets
 from silverfold.connectors.base import Connector, Feed
 from silverfold.connectors.verification import ReferenceChange
-from silverfold.pipelines.applying.cuts import built_otherwise
 from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.storage.cuts import built_otherwise
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.verifying.reference_fold import Expected
 from silverfold.pipelines.verifying.table_fold import Row, TableFold

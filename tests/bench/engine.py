@@ -34,10 +34,10 @@ from silverfold.connectors.common.arrow_rows import ArrowRows, InProcess, InSpar
 from silverfold.pipelines.applying import fold_cut as folding
 from silverfold.pipelines.applying.apply_cut import apply_cut
 from silverfold.pipelines.applying.cut_job import CutJob, needs_statistics
-from silverfold.pipelines.applying.cuts import app_id, to_record
 from silverfold.pipelines.applying.silver import SilverTable
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.spark.session import start_spark
+from silverfold.pipelines.storage.cuts import app_id, to_record
 from silverfold.transforms.changes import compute_all
 from silverfold.transforms.consistency import op_code
 from silverfold.transforms.fold import fold

@@ -28,10 +28,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from silverfold.connectors.base import Boundary
-from silverfold.pipelines.applying.cuts import app_id
 from silverfold.pipelines.landing.bronze import read_small_columns
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.spark.session import start_spark, stop_spark
+from silverfold.pipelines.storage.cuts import app_id
 from tests.bench.bare import BareMerge
 from tests.bench.silver import COLUMNS, settings_at
 

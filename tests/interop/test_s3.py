@@ -19,8 +19,8 @@ from silverfold.connectors.sqlitecloud_webhooks.receiver.landing import Landing
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
+from silverfold.pipelines.storage.remove_tree import set_damaged_log_aside
 from silverfold.pipelines.store import files_of, open_table
-from silverfold.pipelines.upkeep.remove_tree import set_damaged_log_aside
 from tests.support.polling import tries
 from tests.support.sqlitecloud.webhooks import FEED, free_port, webhook
 

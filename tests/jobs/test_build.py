@@ -14,6 +14,7 @@ import typer
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
+from tests.pipelines.applying.test_cuts import CUT
 
 import silverfold.pipelines.applying.build
 import silverfold.pipelines.spark.session
@@ -25,10 +26,9 @@ from silverfold.jobs import cli
 from silverfold.jobs.build import run
 from silverfold.jobs.common.context import Invocation
 from silverfold.pipelines.applying.build import Step
-from silverfold.pipelines.applying.cuts import record
 from silverfold.pipelines.places import Places
-from silverfold.pipelines.upkeep.remove_tree import remove_tree
-from tests.pipelines.applying.test_cuts import CUT
+from silverfold.pipelines.storage.cuts import record
+from silverfold.pipelines.storage.remove_tree import remove_tree
 from tests.support.deephaven.landed_history import LandedHistory
 
 FEED = """

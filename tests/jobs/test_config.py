@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-import silverfold.pipelines.upkeep.lease
+import silverfold.pipelines.storage.lease
 from silverfold.connectors.base import Frame, Kind
 from silverfold.jobs.cli import main
 from tests.support.sbe.feed import SbeFeed
@@ -170,7 +170,7 @@ def test_a_warehouse_on_s3_without_leases_is_spoken_of(capsys, tmp_path, monkeyp
 
 def test_what_leases_need_is_asked_for(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("SILVERFOLD__WAREHOUSE", "s3://lake/w")
-    monkeypatch.setattr(silverfold.pipelines.upkeep.lease, "find_spec", lambda _name: None)
+    monkeypatch.setattr(silverfold.pipelines.storage.lease, "find_spec", lambda _name: None)
     code, _, err = check(capsys, tmp_path, market=GOOD)
     assert (code, "install silverfold[s3]" in err) == (3, True)
 

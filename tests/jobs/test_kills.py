@@ -23,9 +23,9 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 from silverfold.jobs import cli
-from silverfold.pipelines.applying.cuts import read_cuts
 from silverfold.pipelines.landing.bronze_table import retained_from
 from silverfold.pipelines.places import Places
+from silverfold.pipelines.storage.cuts import read_cuts
 from silverfold.pipelines.store import open_table
 from tests.support.deephaven.landed_history import LandedHistory
 
@@ -141,7 +141,7 @@ def market(tmp_path: Path) -> Market:
 
 
 STEPS = [
-    (Kill("silverfold.pipelines.planning.feed_plan:reached", "after"), None),
+    (Kill("silverfold.pipelines.planning.feed_plan:silver_position", "after"), None),
     (Kill("silverfold.pipelines.applying.cut_job:statistics_of", "decoding"), 0),
     (Kill("silverfold.pipelines.applying.write:merge", "before"), 0),
     (Kill("silverfold.pipelines.applying.build:record", "before"), 1),
@@ -223,7 +223,7 @@ def test_a_rebuild_killed_in_its_swap_leaves_the_old_table_and_is_done_next_time
     spark.sql(f"UPDATE delta.`{market.silver}` SET Qty = 7 WHERE _row_key = 2").collect()
 
     left_over = market.killed(
-        Kill("silverfold.pipelines.upkeep.swap:_overwrite", "during"), "rebuild", "market", "quotes"
+        Kill("silverfold.pipelines.storage.swap:_overwrite", "during"), "rebuild", "market", "quotes"
     )
 
     assert (market.rows(), len(left_over)) == ({1: (1, 7), 2: (7, 4)}, 1)

@@ -19,7 +19,7 @@ from silverfold.conf.errors import ConfigError
 from silverfold.connectors.registry import CONNECTORS
 from silverfold.jobs import cli
 from silverfold.jobs.sql import chosen_feeds, moment_or_position
-from silverfold.pipelines.applying.cuts import read_cuts
+from silverfold.pipelines.storage.cuts import read_cuts
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.stub_connector import CONNECTOR, gone, partial_update, put

@@ -11,9 +11,9 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from silverfold.conf.errors import SilverfoldError
-from silverfold.pipelines.applying.beside import beside
-from silverfold.pipelines.applying.cuts import app_id, position_in
 from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.storage.companions import companion
+from silverfold.pipelines.storage.cuts import app_id, position_in
 from silverfold.pipelines.store import open_table
 from tests.matrix.landing import TABLE
 from tests.matrix.layout import Layout
@@ -152,7 +152,7 @@ class Checks:
         return comparable({**named, **row, **others})
 
     def _compare_side_table(self) -> None:
-        opened = beside(self._places, self._feed, TABLE, "aside").counts
+        opened = companion(self._places, self._feed, TABLE, "aside").counts
         found = [] if opened is None else [self._whole(row, leave=SIDE_COLUMNS) for row in self._rows(opened)]
         self._same("rows aside", found, self._silver(self._state(self.position), self._judged[-1], in_side_table=True))
 

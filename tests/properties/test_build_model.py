@@ -24,8 +24,8 @@ from silverfold.pipelines.applying import build
 from silverfold.pipelines.applying.apply_cut import apply_cut
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.applying.cut_job import CutJob
-from silverfold.pipelines.applying.cuts import CutRow, read_cuts
 from silverfold.pipelines.applying.silver import SilverTable
+from silverfold.pipelines.storage.cuts import CutRow, read_cuts
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building import FEED, Built, table

@@ -26,11 +26,11 @@ from silverfold.conf.load import load_settings
 from silverfold.conf.model import Build, CutLimits, Expectation
 from silverfold.connectors.base import Feed
 from silverfold.pipelines.applying.apply_cut import apply_cut
-from silverfold.pipelines.applying.beside import beside
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.applying.cut_job import CutJob
-from silverfold.pipelines.applying.cuts import CutRow, read_cuts
 from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.storage.companions import companion
+from silverfold.pipelines.storage.cuts import CutRow, read_cuts
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.change_model import Change, State, after
 from tests.support.deaths import Died, dying
@@ -55,7 +55,7 @@ STORIES = max(1, settings().max_examples // 40)
 STEPS = [
     (silverfold.pipelines.applying.write, "keep_history"),
     (silverfold.pipelines.applying.write, "write_tombstones"),
-    (silverfold.pipelines.applying.write, "replace_beside"),
+    (silverfold.pipelines.applying.write, "replace_companion"),
     (silverfold.pipelines.applying.write, "merge"),
     (silverfold.pipelines.applying.write, "replace"),
     (silverfold.pipelines.applying.build, "record"),
@@ -185,7 +185,7 @@ class Engine:
 
     def side_rows(self) -> list[tuple[Any, ...]]:
         """Return the rows that the table keeps aside."""
-        counts = beside(self.places, FEED, STREAM, "aside").counts
+        counts = companion(self.places, FEED, STREAM, "aside").counts
         return [] if counts is None else rows_of(self.places.side_table(FEED, STREAM), "true", version=counts.version())
 
     def as_of(self, position: int) -> list[tuple[Any, ...]]:

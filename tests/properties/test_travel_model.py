@@ -10,9 +10,9 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from silverfold.pipelines.applying.cuts import CutRow, record
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.reading.time_travel import as_of_moment, as_of_position
+from silverfold.pipelines.storage.cuts import CutRow, record
 from tests.support.bronze_rows import BEGAN
 from tests.support.scripted_feed import Snapshots, feed, land
 from tests.support.tries import a_third

@@ -18,9 +18,9 @@ from silverfold.connectors.base import Feed
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from silverfold.pipelines.applying.build import FeedBuild
-from silverfold.pipelines.applying.cuts import last_cuts
 from silverfold.pipelines.holding.quarantine_log import Hold, holds
 from silverfold.pipelines.places import Places
+from silverfold.pipelines.storage.cuts import last_cuts
 from silverfold.pipelines.store import open_table
 from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.running import run_once

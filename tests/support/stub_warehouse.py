@@ -12,8 +12,8 @@ from silverfold.conf.errors import SilverfoldError
 from silverfold.conf.load import load_settings
 from silverfold.connectors.base import Feed
 from silverfold.pipelines.applying.build import FeedBuild
-from silverfold.pipelines.applying.cuts import last_cuts
 from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.storage.cuts import last_cuts
 from tests.support.change_model import Change
 from tests.support.running import run_once
 from tests.support.stub_connector import FEED, STREAM, StubConnector, StubHistory, StubOptions, StubTable

@@ -16,10 +16,10 @@ from silverfold.conf.load import load_settings
 from silverfold.conf.model import Settings
 from silverfold.connectors.base import Feed
 from silverfold.pipelines.applying.build import FeedBuild
-from silverfold.pipelines.applying.cuts import position_in
 from silverfold.pipelines.holding.quarantine import read_quarantine
 from silverfold.pipelines.holding.quarantine_log import HoldState
 from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.storage.cuts import position_in
 from silverfold.pipelines.upkeep.maintain import Done, Maintenance
 from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table

@@ -11,9 +11,9 @@ import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from silverfold.connectors.base import Feed
-from silverfold.pipelines.applying.commit_note import NOT_TOLD, CommitNote
-from silverfold.pipelines.applying.cuts import position_reached
 from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.storage.commit_note import NOT_TOLD, CommitNote
+from silverfold.pipelines.storage.cuts import position_reached
 from silverfold.pipelines.verifying.verify import TableVerification, Verdict, verify_history
 from tests.support.stub_connector import FEED, STREAM, StubConnector, StubHistory, StubOptions, StubTable
 

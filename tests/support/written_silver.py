@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from silverfold.pipelines.applying.commit_note import CommitNote
-from silverfold.pipelines.applying.cuts import app_id
 from silverfold.pipelines.places import Places
+from silverfold.pipelines.storage.commit_note import CommitNote
+from silverfold.pipelines.storage.cuts import app_id
 
 
 def write_silver(

@@ -16,7 +16,7 @@ from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from silverfold.connectors.sqlitecloud.server.pubsub.capture import CaptureMode
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
-from silverfold.pipelines.applying.cuts import read_cuts
+from silverfold.pipelines.storage.cuts import read_cuts
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from silverfold.pipelines.verifying.verify import Verdict, verify_table

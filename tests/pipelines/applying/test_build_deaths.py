@@ -25,12 +25,12 @@ from silverfold.conf.errors import ApplyError, SparkUnavailable
 from silverfold.conf.model import Expectation
 from silverfold.jobs.build import run
 from silverfold.pipelines.applying.build import FeedBuild
-from silverfold.pipelines.applying.cuts import read_cuts
 from silverfold.pipelines.applying.silver import SilverTable
 from silverfold.pipelines.holding.quarantine_log import quarantined
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.planning.plan import Planner
 from silverfold.pipelines.spark.session import raising_if_ended
+from silverfold.pipelines.storage.cuts import read_cuts
 from tests.support.building import FEED, Built, table
 from tests.support.commits import begin_log
 from tests.support.deaths import Died, dying

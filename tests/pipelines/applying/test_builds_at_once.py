@@ -15,9 +15,9 @@ from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR as SQLITE
 from silverfold.pipelines.applying import apply_cut, write
 from silverfold.pipelines.applying.build import FeedBuild
-from silverfold.pipelines.applying.cuts import read_cuts
+from silverfold.pipelines.storage.cuts import read_cuts
+from silverfold.pipelines.storage.swap import Live
 from silverfold.pipelines.upkeep.rebuild import Rebuild
-from silverfold.pipelines.upkeep.swap import Live
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven.landed_history import LandedHistory

@@ -18,13 +18,13 @@ from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenTable
 from silverfold.connectors.sbe.options import SbeTable
 from silverfold.connectors.sqlitecloud.options import SqliteCloudTable
-from silverfold.pipelines.applying.commit_note import CommitNote
-from silverfold.pipelines.applying.cuts import newest_note
-from silverfold.pipelines.applying.row_settings import differing
 from silverfold.pipelines.reading.status import TableStatus, read_status
+from silverfold.pipelines.storage.commit_note import CommitNote
+from silverfold.pipelines.storage.cuts import newest_note
+from silverfold.pipelines.storage.row_settings import differing
+from silverfold.pipelines.storage.swap import Live
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.upkeep.rebuild import Rebuild
-from silverfold.pipelines.upkeep.swap import Live
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.building import Built, table
 from tests.support.deaths import Died

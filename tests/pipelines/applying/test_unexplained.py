@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from silverfold.conf.errors import StoreUnavailable
-from silverfold.pipelines.applying.cuts import last_cuts
+from silverfold.pipelines.storage.cuts import last_cuts
 from silverfold.pipelines.store import count_rows, open_table
 from silverfold.pipelines.verifying.silver_rows import SilverRows
 from tests.support.stub_connector import FEED, STREAM, StubConnector

@@ -17,9 +17,9 @@ from silverfold.conf.errors import ApplyError
 from silverfold.connectors.base import Kind
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.pipelines.applying import write
-from silverfold.pipelines.applying.cuts import last_cuts
 from silverfold.pipelines.holding.quarantine_log import quarantined, skip, undo_skip
 from silverfold.pipelines.reading.status import TableState, TableStatus, read_status
+from silverfold.pipelines.storage.cuts import last_cuts
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven.landed_history import LandedHistory

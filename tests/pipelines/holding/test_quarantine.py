@@ -11,8 +11,6 @@ import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from silverfold.connectors.base import Cut
-from silverfold.pipelines.applying.commit_note import CommitNote
-from silverfold.pipelines.applying.cuts import CutRow, app_id, record, restore
 from silverfold.pipelines.holding.quarantine import Quarantine, Quarantined, read_quarantine
 from silverfold.pipelines.holding.quarantine_log import (
     LEFT_OUT,
@@ -29,7 +27,8 @@ from silverfold.pipelines.holding.quarantine_log import (
     undo_skip,
 )
 from silverfold.pipelines.places import Places
-from silverfold.pipelines.upkeep.beginnings import REBUILT
+from silverfold.pipelines.storage.commit_note import REBUILT, CommitNote
+from silverfold.pipelines.storage.cuts import CutRow, app_id, record, restore
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 LATER = NOON + timedelta(hours=1)
@@ -59,7 +58,7 @@ def resolutions(places: Places) -> list[str | None]:
 def test_what_nobody_skipped_holds(places: Places):
     quarantine = opened(places)
 
-    went_on = quarantine.take(BAD_FRAME, now=NOON, is_frame=True)
+    went_on = quarantine.add(BAD_FRAME, now=NOON, is_frame=True)
 
     assert (went_on, quarantine.left_out(THROUGH_IT), resolutions(places)) == (False, (), [None])
 
@@ -67,7 +66,7 @@ def test_what_nobody_skipped_holds(places: Places):
 def test_a_table_set_to_skip_goes_on_without_the_frame(places: Places):
     quarantine = opened(places, skips=True)
 
-    went_on = quarantine.take(BAD_FRAME, now=NOON, is_frame=True)
+    went_on = quarantine.add(BAD_FRAME, now=NOON, is_frame=True)
 
     assert (went_on, quarantine.left_out(THROUGH_IT), resolutions(places)) == (True, (17,), [SKIPPED])
 
@@ -76,19 +75,19 @@ def test_a_skip_is_obeyed_by_a_build_that_meets_the_frame_after_it(places: Place
     quarantine = opened(places)
     skip(places, "market", "quotes", BAD_FRAME, now=NOON)
 
-    went_on = quarantine.take(BAD_FRAME, now=LATER, is_frame=True)
+    went_on = quarantine.add(BAD_FRAME, now=LATER, is_frame=True)
 
     assert (went_on, quarantine.left_out(THROUGH_IT), resolutions(places)) == (True, (17,), [SKIPPED])
 
 
 def test_only_a_frame_can_be_skipped(places: Places):
-    assert opened(places, skips=True).take(BAD_FRAME, now=NOON, is_frame=False) is False
+    assert opened(places, skips=True).add(BAD_FRAME, now=NOON, is_frame=False) is False
     assert resolutions(places) == [None]
 
 
 def test_a_look_reads_only_what_is_new(places: Places):
     quarantine = opened(places)
-    quarantine.take(BAD_FRAME, now=NOON, is_frame=True)
+    quarantine.add(BAD_FRAME, now=NOON, is_frame=True)
 
     looks = [quarantine.look(), quarantine.look()]
     skip(places, "market", "quotes", BAD_FRAME, now=LATER)
@@ -141,11 +140,11 @@ def test_a_skip_that_came_too_late_is_over_with_the_cut_that_read_or_passed_the_
 
 def test_a_skip_noted_while_the_table_met_another_bad_frame_is_still_seen_by_the_next_look(places: Places):
     quarantine = opened(places)
-    quarantine.take(BAD_FRAME, now=NOON, is_frame=True)
+    quarantine.add(BAD_FRAME, now=NOON, is_frame=True)
     quarantine.look()
     skip(places, "market", "quotes", BAD_FRAME, now=LATER)
 
-    quarantine.take(replace(BAD_FRAME, position=18), now=LATER, is_frame=True)
+    quarantine.add(replace(BAD_FRAME, position=18), now=LATER, is_frame=True)
 
     assert (quarantine.look(), quarantine.holding) == (True, frozenset({18}))
 

@@ -18,19 +18,20 @@ from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Frame
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.pipelines.applying.build import FeedBuild
-from silverfold.pipelines.applying.reached import NOTHING, Reached, all_reached, farthest, reached
 from silverfold.pipelines.holding.quarantine_log import quarantined, skip
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.bronze import last_position
 from silverfold.pipelines.landing.bronze_table import each_lost, lost_from, note_lost, retained_from
+from silverfold.pipelines.landing.receiving import farthest
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.planning.plan import Planner
 from silverfold.pipelines.planning.rules import StreamRules
 from silverfold.pipelines.reading.status import read_status
+from silverfold.pipelines.storage.remove_tree import remove_tree
+from silverfold.pipelines.storage.silver_position import NO_POSITION, SilverPosition, silver_position, silver_positions
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.upkeep.rebuild import Rebuild
-from silverfold.pipelines.upkeep.remove_tree import remove_tree
 from silverfold.pipelines.verifying.verify import Verdict, verify_history
 from tests.support.bronze_rows import BEGAN, bronze
 from tests.support.running import run_once
@@ -65,8 +66,8 @@ def snapshot_of(*numbers: int) -> list[Frame]:
     return [*snapshot_begins(FOO), selected(FOO, [[number, number] for number in numbers]), snapshot_ends(FOO)]
 
 
-def silver_of(places: Places, tables: Sequence[str]) -> Reached:
-    return farthest(places, FEED, all_reached(places, FEED, tables))
+def silver_of(places: Places, tables: Sequence[str]) -> SilverPosition:
+    return farthest(places, FEED, silver_positions(places, FEED, tables))
 
 
 def lose(feed: SqliteCloudFeed, commits: int) -> None:
@@ -101,19 +102,19 @@ def test_a_writer_begins_behind_what_silver_has_and_notes_what_is_lost(tmp_path:
     feed.connect(inserted(1))
     place = feed.places.bronze(FEED)
 
-    writer = BronzeWriter(place, FEED, token="next", silver=Reached(7, 5))
+    writer = BronzeWriter(place, FEED, token="next", silver=SilverPosition(7, 5))
 
     assert (writer.lost, writer.last, writer.epoch, lost_from(place)) == ((2, 7), 7, 5, [(2, 7)])
-    again = BronzeWriter(place, FEED, token="again", silver=Reached(7, 5))
+    again = BronzeWriter(place, FEED, token="again", silver=SilverPosition(7, 5))
     assert (again.lost, again.last, retained_from(place, FEED)) == (None, 7, 0)
     assert feed.land(inserted(2)) == 8
-    BronzeWriter(place, FEED, token="more", silver=Reached(9, 5))
-    BronzeWriter(place, FEED, token="last", silver=Reached(12, 5))
+    BronzeWriter(place, FEED, token="more", silver=SilverPosition(9, 5))
+    BronzeWriter(place, FEED, token="last", silver=SilverPosition(12, 5))
     assert lost_from(place) == [(2, 7), (9, 12)]
 
 
-@pytest.mark.parametrize("silver", [NOTHING, Reached(5, 1), Reached(9, 1)])
-def test_what_a_restored_bronze_lacks_is_lost_though_its_log_records_it(tmp_path: Path, silver: Reached):
+@pytest.mark.parametrize("silver", [NO_POSITION, SilverPosition(5, 1), SilverPosition(9, 1)])
+def test_what_a_restored_bronze_lacks_is_lost_though_its_log_records_it(tmp_path: Path, silver: SilverPosition):
     feed = SqliteCloudFeed(tmp_path, {"foo": {}})
     feed.connect(inserted(1))
     retained, place = feed.land(inserted(2)), feed.places.bronze(FEED)
@@ -146,7 +147,7 @@ def test_a_writer_that_notes_what_is_lost_stops_where_another_lands_meanwhile(
 
     monkeypatch.setattr(silverfold.pipelines.landing.writer, "note_lost", noted_late)
     with pytest.raises(Fenced):
-        BronzeWriter(place, FEED, token="next", silver=Reached(9, 1))
+        BronzeWriter(place, FEED, token="next", silver=SilverPosition(9, 1))
     assert last_position(place, FEED) == running.last
 
 
@@ -196,7 +197,7 @@ def test_a_table_of_other_frames_than_bronze_has_is_refused_and_made_anew(spark:
     feed.land(inserted(3))
     feed.land(inserted(4))
     assert feed.build(spark) == {}
-    assert reached(feed.places, FEED, "foo") == Reached(6, 1, feed.received_at)
+    assert silver_position(feed.places, FEED, "foo") == SilverPosition(6, 1, feed.received_at)
     lose(feed, 2)
     assert "lacks positions 5 to 6" in str(feed.build(spark)["foo"])
 
@@ -231,7 +232,7 @@ def test_a_receiver_that_begins_behind_silver_loses_nothing_more(spark: SparkSes
     assert feed.build(spark) == {}
     assert sorted(row["id"] for row in feed.rows("foo")) == [1, 5, 6]
     assert feed.verify("foo").verdict is Verdict.EQUAL
-    assert silver_of(feed.places, []) == NOTHING
+    assert silver_of(feed.places, []) == NO_POSITION
 
 
 LACKS = "lacks positions 7 to 7, which bronze has lost"

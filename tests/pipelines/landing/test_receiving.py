@@ -23,13 +23,13 @@ from silverfold.conf.errors import (
 from silverfold.conf.model import Reconnect, Table
 from silverfold.connectors.base import Boundary, Frame, Kind
 from silverfold.connectors.common.transport import Address
-from silverfold.pipelines.applying.commit_note import CommitNote
-from silverfold.pipelines.applying.cuts import app_id
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.receiving import receive
 from silverfold.pipelines.landing.sink import BronzeSink
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
+from silverfold.pipelines.storage.commit_note import CommitNote
+from silverfold.pipelines.storage.cuts import app_id
 from tests.support.chance import Highest
 from tests.support.landing import BY_HAND, LOG, ScriptedConnector, feed, landed, marks, update
 

@@ -13,9 +13,9 @@ from pyspark.sql import types as T
 from silverfold.conf.model import Expectation
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenTable
-from silverfold.pipelines.applying.cuts import last_cuts
 from silverfold.pipelines.reading.status import read_status
 from silverfold.pipelines.reading.views import register_views
+from silverfold.pipelines.storage.cuts import last_cuts
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building import Built, table

@@ -13,8 +13,8 @@ from pyspark.sql import types as T
 from silverfold.conf.errors import Overtaken
 from silverfold.conf.model import Expectation
 from silverfold.pipelines.applying import build, write
-from silverfold.pipelines.applying.cuts import last_cuts
 from silverfold.pipelines.holding.quarantine_log import quarantined
+from silverfold.pipelines.storage.cuts import last_cuts
 from silverfold.pipelines.verifying.silver_rows import read_side_table
 from tests.support.building import Built, table
 from tests.support.deaths import Died, dying
@@ -206,7 +206,7 @@ def test_a_build_that_others_overtake_again_and_again_says_so_and_the_next_one_g
     def overtaken(*_: object, table: str) -> int:
         raise Overtaken("another process has written the table meanwhile; try again", table=table)
 
-    monkeypatch.setattr(write, "replace_beside", overtaken)
+    monkeypatch.setattr(write, "replace_companion", overtaken)
     monkeypatch.setattr(build, "_TRIES", 2)
     assert "try again" in str(feed.build(expect=rules)[STREAM])
     assert feed.rows() == {1: ("x", 1)}

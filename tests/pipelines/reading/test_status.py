@@ -12,8 +12,6 @@ from pyspark.sql import SparkSession
 
 from silverfold.conf.errors import PositionGap
 from silverfold.conf.model import Table
-from silverfold.pipelines.applying.cuts import CutRow, record
-from silverfold.pipelines.applying.reached import Reached
 from silverfold.pipelines.holding.quarantine_log import Hold, hold
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.planning.plan import Plan, State
@@ -31,6 +29,8 @@ from silverfold.pipelines.reading.status import (
     receiver_status,
     table_status,
 )
+from silverfold.pipelines.storage.cuts import CutRow, record
+from silverfold.pipelines.storage.silver_position import SilverPosition
 from silverfold.pipelines.store import count_rows
 from tests.support.bronze_rows import BEGAN
 from tests.support.scripted_feed import Snapshots, feed, land
@@ -66,7 +66,7 @@ CUT = CutRow(
     notes={},
 )
 SYNCED = Plan(None, State.SYNCED, 1, 2, 2, 0, None, 0, 1)
-BUILT = Built(exists=True, now=Reached(2), rows=3, last_cut=CUT)
+BUILT = Built(exists=True, now=SilverPosition(2), rows=3, last_cut=CUT)
 LAST_CUT = LastCut(
     position=2,
     delta_version=0,
@@ -153,7 +153,7 @@ def test_a_held_table_says_where_and_why():
 
 
 def test_a_table_that_went_beyond_what_held_it_is_not_held():
-    status = table_status("quotes", replace(BUILT, now=Reached(8), quarantined=[BAD_FRAME]), SYNCED, now=NOW)
+    status = table_status("quotes", replace(BUILT, now=SilverPosition(8), quarantined=[BAD_FRAME]), SYNCED, now=NOW)
 
     assert (status.state, status.fault) == (TableState.SYNCED, None)
 
@@ -162,14 +162,14 @@ SKIPPED = replace(BAD_FRAME, resolved_at=NOW, resolution="skipped")
 
 
 def test_a_table_that_went_on_without_a_frame_is_degraded_and_names_it():
-    status = table_status("quotes", replace(BUILT, now=Reached(8), quarantined=[SKIPPED]), SYNCED, now=NOW)
+    status = table_status("quotes", replace(BUILT, now=SilverPosition(8), quarantined=[SKIPPED]), SYNCED, now=NOW)
 
     assert (status.state, status.fault) == (TableState.SYNCED, None)
     assert (status.degraded, status.skipped_positions) == (True, (7,))
 
 
 def test_a_table_that_is_still_before_a_skipped_frame_is_neither_held_nor_degraded():
-    status = table_status("quotes", replace(BUILT, now=Reached(4), quarantined=[SKIPPED]), SYNCED, now=NOW)
+    status = table_status("quotes", replace(BUILT, now=SilverPosition(4), quarantined=[SKIPPED]), SYNCED, now=NOW)
 
     assert (status.fault, status.degraded, status.skipped_positions) == (None, False, ())
 
@@ -177,7 +177,7 @@ def test_a_table_that_is_still_before_a_skipped_frame_is_neither_held_nor_degrad
 def test_a_snapshot_that_passed_a_skipped_frame_ends_the_degradation():
     passed = replace(SKIPPED, resolution="passed")
 
-    status = table_status("quotes", replace(BUILT, now=Reached(30), quarantined=[passed]), SYNCED, now=NOW)
+    status = table_status("quotes", replace(BUILT, now=SilverPosition(30), quarantined=[passed]), SYNCED, now=NOW)
 
     assert (status.degraded, status.skipped_positions) == (False, ())
 

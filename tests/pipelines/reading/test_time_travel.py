@@ -20,11 +20,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from silverfold.conf.errors import QueryFailed
 from silverfold.conf.model import Table
-from silverfold.pipelines.applying.commit_note import CommitNote
-from silverfold.pipelines.applying.cuts import CutRow, record
 from silverfold.pipelines.landing.bronze_table import note_lost
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.reading.time_travel import AsOf, as_of_moment, as_of_position, what_is_lost
+from silverfold.pipelines.storage.commit_note import CommitNote
+from silverfold.pipelines.storage.cuts import CutRow, record
 from tests.support.bronze_rows import BEGAN
 from tests.support.scripted_feed import Snapshots, feed, land
 

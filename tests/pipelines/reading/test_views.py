@@ -8,10 +8,10 @@ from chispa import assert_df_equality
 from deltalake import CommitProperties, write_deltalake
 from pyspark.sql import SparkSession
 
-from silverfold.pipelines.applying.commit_note import CommitNote
 from silverfold.pipelines.places import Places, history_of, side_table_of
 from silverfold.pipelines.reading.time_travel import AsOf
 from silverfold.pipelines.reading.views import Views, register_views
+from silverfold.pipelines.storage.commit_note import CommitNote
 
 
 def built(places: Places, feed: str, table: str, *numbers: int) -> None:

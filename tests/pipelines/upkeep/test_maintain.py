@@ -17,8 +17,8 @@ import silverfold.pipelines.upkeep.retention
 from silverfold.conf.errors import ApplyError, SparkUnavailable
 from silverfold.conf.model import Maintain
 from silverfold.connectors.deephaven.connector import CONNECTOR
-from silverfold.pipelines.applying.cuts import read_cuts
 from silverfold.pipelines.landing.bronze_table import retained_from
+from silverfold.pipelines.storage.cuts import read_cuts
 from silverfold.pipelines.upkeep.maintain import Done, Maintenance
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.verifying.verify import Verdict, verify_table

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 import silverfold.pipelines.upkeep.rebuild
 from silverfold.conf.load import load_settings
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
-from silverfold.pipelines.applying.cuts import position_reached
 from silverfold.pipelines.holding.quarantine_log import quarantined
 from silverfold.pipelines.reading.time_travel import as_of_position
+from silverfold.pipelines.storage.cuts import position_reached
 from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from silverfold.pipelines.verifying.verify import Verdict, verify_history
 from tests.support.deaths import Died, dying
@@ -121,8 +121,8 @@ def test_a_rebuild_that_dies_between_history_and_table_leaves_the_history_that_w
     with monkeypatch.context() as patch:
         patch.setattr(
             silverfold.pipelines.upkeep.rebuild,
-            "replace_beside",
-            dying(silverfold.pipelines.upkeep.rebuild.replace_beside, after=True),
+            "replace_companion",
+            dying(silverfold.pipelines.upkeep.rebuild.replace_companion, after=True),
         )
         with pytest.raises(Died):
             shop.rebuild(spark)

@@ -14,16 +14,16 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+import silverfold.pipelines.storage.swap
 import silverfold.pipelines.upkeep.rebuild
-import silverfold.pipelines.upkeep.swap
 from silverfold.conf.errors import ApplyError, PositionGap, StoreUnavailable
 from silverfold.connectors.deephaven.connector import CONNECTOR
-from silverfold.pipelines.applying.beside import Part
 from silverfold.pipelines.applying.build import FeedBuild
-from silverfold.pipelines.applying.cuts import read_cuts
 from silverfold.pipelines.spark.session import own_session
+from silverfold.pipelines.storage.companions import Part
+from silverfold.pipelines.storage.cuts import read_cuts
+from silverfold.pipelines.storage.swap import version_of
 from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
-from silverfold.pipelines.upkeep.swap import version_of
 from silverfold.pipelines.verifying.verify import TableVerification, Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying
@@ -194,8 +194,8 @@ def test_a_rebuild_that_dies_at_any_step_leaves_the_old_table_or_the_new_one(mar
     shown = []
     steps: list[tuple[Any, str, bool]] = [
         (FeedBuild, "step", True),
-        (silverfold.pipelines.upkeep.swap, "_overwrite", False),
-        (silverfold.pipelines.upkeep.swap, "_overwrite", True),
+        (silverfold.pipelines.storage.swap, "_overwrite", False),
+        (silverfold.pipelines.storage.swap, "_overwrite", True),
     ]
     for owner, name, after in steps:
         with pytest.MonkeyPatch.context() as patch:
@@ -225,7 +225,7 @@ def test_a_rebuild_that_dies_at_any_step_leaves_the_old_table_or_the_new_one(mar
 @pytest.mark.nightly
 def test_a_build_that_moves_the_table_before_the_swap_is_not_undone(market: Market, monkeypatch: pytest.MonkeyPatch):
     market.spoil()
-    overwrite, calls = silverfold.pipelines.upkeep.swap._overwrite, iter([True])
+    overwrite, calls = silverfold.pipelines.storage.swap._overwrite, iter([True])
 
     def overtaken(*args: Any) -> None:
         if next(calls, False):
@@ -233,7 +233,7 @@ def test_a_build_that_moves_the_table_before_the_swap_is_not_undone(market: Mark
             assert market.built.build() == {}
         overwrite(*args)
 
-    monkeypatch.setattr(silverfold.pipelines.upkeep.swap, "_overwrite", overtaken)
+    monkeypatch.setattr(silverfold.pipelines.storage.swap, "_overwrite", overtaken)
 
     done = market.rebuild()
 
@@ -268,7 +268,7 @@ def test_a_build_that_moves_the_table_during_the_swap_is_not_undone(
     market: Market, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     looked, go_on = tmp_path / "looked", tmp_path / "go on"
-    unmoved = silverfold.pipelines.upkeep.swap._Unmoved
+    unmoved = silverfold.pipelines.storage.swap._Unmoved
 
     def slow(*args: Any) -> Callable[[Iterator[Any]], Iterator[Any]]:
         def look(batches: Iterator[Any]) -> Iterator[Any]:
@@ -290,7 +290,7 @@ def test_a_build_that_moves_the_table_during_the_swap_is_not_undone(
 
     faults: dict[str, Any] = {}
     market.spoil()
-    monkeypatch.setattr(silverfold.pipelines.upkeep.swap, "_Unmoved", slow)
+    monkeypatch.setattr(silverfold.pipelines.storage.swap, "_Unmoved", slow)
     overtaking = threading.Thread(target=overtake)
     overtaking.start()
 

@@ -20,9 +20,9 @@ from silverfold.conf.errors import SilverfoldError, StoreUnavailable
 from silverfold.conf.load import load_settings
 from silverfold.connectors.base import Feed
 from silverfold.pipelines.reading.views import register_views
+from silverfold.pipelines.storage.remove_tree import remove_tree
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.upkeep.rebuild import Rebuild
-from silverfold.pipelines.upkeep.remove_tree import remove_tree
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
 from tests.support.commits import Commits, Interrupted, counting
 from tests.support.deaths import Died, dying
@@ -126,7 +126,7 @@ def test_whatever_happens_at_any_commit_of_a_rebuild_leaves_the_table_right(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("step", ["replace_beside", "swap_in"])
+@pytest.mark.parametrize("step", ["replace_companion", "swap_in"])
 def test_rows_aside_outlive_the_death_of_a_rebuild_by_another_rule(spark: SparkSession, warehouse: Path, step: str):
     stub = Warehouse(spark, warehouse)
     with pytest.MonkeyPatch.context() as patch:

@@ -10,9 +10,9 @@ from pyspark.sql import SparkSession
 
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.pipelines.applying import apply_cut
-from silverfold.pipelines.applying.cuts import app_id, from_record, recorded_in
+from silverfold.pipelines.storage import swap
+from silverfold.pipelines.storage.cuts import app_id, from_record, recorded_in
 from silverfold.pipelines.store import open_table
-from silverfold.pipelines.upkeep import swap
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.building import FEED, Built, table

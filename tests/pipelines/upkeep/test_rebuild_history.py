@@ -14,8 +14,8 @@ import silverfold.pipelines.upkeep.rebuild
 from silverfold.conf.errors import ApplyError
 from silverfold.pipelines.holding.quarantine import read_quarantine
 from silverfold.pipelines.holding.quarantine_log import HoldState, skip
+from silverfold.pipelines.storage.remove_tree import remove_tree
 from silverfold.pipelines.upkeep.rebuild import Rebuild
-from silverfold.pipelines.upkeep.remove_tree import remove_tree
 from silverfold.pipelines.verifying.silver_rows import read_side_table
 from silverfold.pipelines.verifying.verify import Verdict
 from silverfold.transforms.merge import merge
@@ -42,7 +42,7 @@ def rebuild_dying_after(versioned: VersionedTable, writes: int) -> None:
         return run
 
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("replace_beside", "swap_in"):
+        for name in ("replace_companion", "swap_in"):
             patch.setattr(
                 silverfold.pipelines.upkeep.rebuild, name, counted(getattr(silverfold.pipelines.upkeep.rebuild, name))
             )

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from silverfold.conf.errors import ApplyError
 from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.pipelines.storage.remove_tree import remove_tree
 from silverfold.pipelines.upkeep.rebuild import Rebuild
-from silverfold.pipelines.upkeep.remove_tree import remove_tree
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven.landed_history import LandedHistory

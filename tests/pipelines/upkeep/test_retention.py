@@ -18,7 +18,6 @@ from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Feed, mark
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from silverfold.pipelines.applying.commit_note import CommitNote
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.bronze import last_position, read_small_columns
 from silverfold.pipelines.landing.bronze_table import retained_from
@@ -27,6 +26,7 @@ from silverfold.pipelines.places import Places
 from silverfold.pipelines.planning.plan import Planner
 from silverfold.pipelines.planning.rules import StreamRules
 from silverfold.pipelines.reading.connection_log import epoch_marks
+from silverfold.pipelines.storage.commit_note import CommitNote
 from silverfold.pipelines.upkeep.retention import (
     Retention,
     describe,

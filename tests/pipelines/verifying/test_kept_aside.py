@@ -11,16 +11,16 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
+import silverfold.pipelines.storage.swap
 import silverfold.pipelines.upkeep.rebuild
-import silverfold.pipelines.upkeep.swap
 from silverfold.conf.model import Expectation
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.pipelines.applying import apply_cut, write
-from silverfold.pipelines.applying.beside import beside
-from silverfold.pipelines.applying.commit_note import CommitNote
-from silverfold.pipelines.applying.cuts import app_id
 from silverfold.pipelines.applying.decode import DecodedCut
 from silverfold.pipelines.places import Places
+from silverfold.pipelines.storage.commit_note import CommitNote
+from silverfold.pipelines.storage.companions import companion
+from silverfold.pipelines.storage.cuts import app_id
 from silverfold.pipelines.store import count_rows
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.verifying.silver_rows import failing_rows, read_side_table, without_reasons
@@ -51,7 +51,7 @@ def commit(places: Places, version: int | None, metadata: str | None = None) -> 
 
 
 def is_settled(places: Places) -> bool:
-    return beside(places, FEED, "t", "aside").is_settled
+    return companion(places, FEED, "t", "aside").is_settled
 
 
 def side_keys(places: Places) -> list[int]:
@@ -158,7 +158,7 @@ def test_a_build_that_another_one_overtakes_takes_nothing_from_aside(
 
 
 @pytest.mark.parametrize(
-    "dies", [*(pytest.param(at, marks=pytest.mark.nightly) for at in (None, "replace_beside")), "swap_in"]
+    "dies", [*(pytest.param(at, marks=pytest.mark.nightly) for at in (None, "replace_companion")), "swap_in"]
 )
 def test_a_table_with_a_row_aside_is_rebuilt_with_other_types_wherever_a_rebuild_died(
     spark: SparkSession, warehouse: Path, dies: str | None
@@ -179,7 +179,7 @@ def test_a_table_with_a_row_aside_is_rebuilt_with_other_types_wherever_a_rebuild
             with pytest.raises(Died):
                 Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "died").run()
         was = side_values(built)
-        assert was == ({2: 2} if dies == "replace_beside" else {2: "007", 3: "x"})
+        assert was == ({2: 2} if dies == "replace_companion" else {2: "007", 3: "x"})
     if dies != "swap_in":
         Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "again").run()
 

@@ -19,10 +19,10 @@ from silverfold.connectors.base import Feed
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from silverfold.pipelines.applying.cuts import CutRow, record
 from silverfold.pipelines.holding.quarantine_log import Hold, skip
 from silverfold.pipelines.landing.bronze_table import SCHEMA
 from silverfold.pipelines.places import Places
+from silverfold.pipelines.storage.cuts import CutRow, record
 from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from silverfold.pipelines.verifying.reference_history import fold_history
 from silverfold.pipelines.verifying.verify import Difference, TableVerification, Verdict, verify_table

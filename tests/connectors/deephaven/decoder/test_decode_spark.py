@@ -23,8 +23,8 @@ from silverfold.connectors.deephaven.protocol.binding import bind
 from silverfold.connectors.deephaven.protocol.session import Session
 from silverfold.connectors.deephaven.receiver.epoch import Epoch
 from silverfold.connectors.wire.sbe.schema.load import with_byte_order
-from silverfold.pipelines.applying.cuts import read_cuts
 from silverfold.pipelines.landing.bronze import read_cut, read_frames
+from silverfold.pipelines.storage.cuts import read_cuts
 from silverfold.pipelines.store import open_table
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven.columns import CASES, written

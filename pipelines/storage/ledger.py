@@ -15,8 +15,8 @@ from deltalake import write_deltalake
 
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.pipelines.places import Place
+from silverfold.pipelines.storage.compaction import join_files
 from silverfold.pipelines.store import create_table, naming_the_store, open_table, until_committed
-from silverfold.pipelines.upkeep.compaction import join_files
 
 _COMPACT_EVERY = 100
 _FILE_BYTES = 4 << 20  # larger files are left alone, so the cost of compaction does not grow with the ledger
@@ -36,7 +36,7 @@ def append(place: Place, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -
 
 
 def compact(place: Place) -> int:
-    """Join small files (`pipelines.upkeep.compaction`); return the number of files joined. Raises StoreUnavailable."""
+    """Join small files (`pipelines.storage.compaction`); return the number of files joined. Raises StoreUnavailable."""
     return join_files(place, target_size=_FILE_BYTES)
 
 

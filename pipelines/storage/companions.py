@@ -1,7 +1,7 @@
 """The companion tables of a silver table: its history, its tombstones, and its side table.
 
 A cut or a rebuild writes them first and the silver table last. The silver commit records which version of each counts
-(`pipelines.applying.commit_note.CommitNote`), so it decides for all of them. Writes of a process that died or was
+(`pipelines.storage.commit_note.CommitNote`), so it decides for all of them. Writes of a process that died or was
 overtaken do not count. The next cut undoes them (`pipelines.applying.settle`).
 """
 
@@ -13,11 +13,10 @@ from typing import Literal, NamedTuple, TypeAlias
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from silverfold.pipelines.applying.commit_note import NOT_TOLD, CommitNote
-from silverfold.pipelines.applying.cuts import app_id, newest_note, position_in
 from silverfold.pipelines.places import Place, Places, history_of, side_table_of, silver_table_of
+from silverfold.pipelines.storage.commit_note import NOT_TOLD, REBUILT, CommitNote
+from silverfold.pipelines.storage.cuts import app_id, newest_note, position_in
 from silverfold.pipelines.store import count_rows, is_emptied, naming_the_store, open_table
-from silverfold.pipelines.upkeep.beginnings import REBUILT
 
 Part: TypeAlias = Literal["history", "tombstones", "aside"]
 """Which of the companion tables."""
@@ -36,7 +35,7 @@ TAKEN_BACK = "taken_back_to"
 """Note of a commit that undid other writes: the version whose rows it has, -1 for none."""
 
 
-class Beside(NamedTuple):
+class Companion(NamedTuple):
     """A companion table of a silver table."""
 
     newest: DeltaTable | None
@@ -51,11 +50,11 @@ class Beside(NamedTuple):
     """Number of our commits after the version that counts; a rebuild resets the number to 1."""
 
 
-NOTHING = Beside(None, None, True)
+NONE = Companion(None, None, True)
 """Companion table of a silver table that has none."""
 
 
-class Counting(NamedTuple):
+class CompanionVersions(NamedTuple):
     """Versions of the companion tables that count according to a silver commit, as `CommitNote` records them."""
 
     history: int | None
@@ -63,10 +62,10 @@ class Counting(NamedTuple):
     aside: int | None
 
 
-NO_VERSIONS = Counting(None, None, None)
+NO_VERSIONS = CompanionVersions(None, None, None)
 
 
-def counting(note: CommitNote | None, *, built: bool) -> Counting:
+def companion_versions(note: CommitNote | None, *, built: bool) -> CompanionVersions:
     """Return which versions count.
 
     Args:
@@ -74,11 +73,11 @@ def counting(note: CommitNote | None, *, built: bool) -> Counting:
         built: The table has reached a position.
     """
     if note is not None:
-        return Counting(note.history, note.tombstones, note.aside)
-    return Counting(NOT_TOLD, NOT_TOLD, NOT_TOLD) if built else NO_VERSIONS
+        return CompanionVersions(note.history, note.tombstones, note.aside)
+    return CompanionVersions(NOT_TOLD, NOT_TOLD, NOT_TOLD) if built else NO_VERSIONS
 
 
-def find_beside(place: Place, version: int | None) -> Beside:
+def find_companion(place: Place, version: int | None) -> Companion:
     """Open a companion table. Raises StoreUnavailable.
 
     Args:
@@ -86,17 +85,17 @@ def find_beside(place: Place, version: int | None) -> Beside:
     """
     newest = open_table(place)
     if newest is None:
-        return Beside(None, None, True, is_gone=version is not None and version != NOT_TOLD)
+        return Companion(None, None, True, is_gone=version is not None and version != NOT_TOLD)
     last = newest.version()
     if version is not None and is_emptied(place, version):  # by a power cut: the version exists without its rows
-        return Beside(newest, None, False, is_gone=True)
+        return Companion(newest, None, False, is_gone=True)
     if version in (last, NOT_TOLD):
-        return Beside(newest, newest, True)
+        return Companion(newest, newest, True)
     same, written = _with_same_rows(place, newest, -1 if version is None else version)
     if version is None:
-        return Beside(newest, None, last in same or count_rows(newest) == 0, written=written)
+        return Companion(newest, None, last in same or count_rows(newest) == 0, written=written)
     counts = newest if last in same else _at(place, max(same), last)
-    return Beside(newest, counts, last in same, counts is None, written)
+    return Companion(newest, counts, last in same, counts is None, written)
 
 
 def was_written_on(place: Place, newest: DeltaTable, version: int, before: DeltaTable | None) -> bool:
@@ -114,7 +113,7 @@ def was_written_on(place: Place, newest: DeltaTable, version: int, before: Delta
     return version - 1 in same
 
 
-def beside_named(places: Places, feed: str, name: str) -> Beside | None:
+def companion_named(places: Places, feed: str, name: str) -> Companion | None:
     """Open a companion table by the name used in queries; return None for any other table.
 
     Args:
@@ -125,33 +124,33 @@ def beside_named(places: Places, feed: str, name: str) -> Beside | None:
     """
     table = silver_table_of(name)
     parts: dict[str, Part] = {history_of(table): "history", side_table_of(table): "aside"}
-    return beside(places, feed, table, parts[name]) if name in parts else None
+    return companion(places, feed, table, parts[name]) if name in parts else None
 
 
-def beside(places: Places, feed: str, table: str, part: Part, *, at: int | None = None) -> Beside:
+def companion(places: Places, feed: str, table: str, part: Part, *, at: int | None = None) -> Companion:
     """Open a companion table at the version that the silver table records. Raises StoreUnavailable.
 
     Args:
         at: Version of the silver table to go by, if not the newest.
     """
-    return beside_opened(places, feed, table, part, open_table(places.silver(feed, table)), at=at)
+    return companion_of(places, feed, table, part, open_table(places.silver(feed, table)), at=at)
 
 
-def beside_opened(
+def companion_of(
     places: Places, feed: str, table: str, part: Part, silver: DeltaTable | None, *, at: int | None = None
-) -> Beside:
-    """Do as `beside`, for a silver table already open at its newest version; None if it does not exist."""
+) -> Companion:
+    """Do as `companion`, for a silver table already open at its newest version; None if it does not exist."""
     built = position_in(silver, app_id(feed, table)) >= 0
-    version: int | None = getattr(counting(newest_note(silver, until=at), built=built), part)
-    return find_beside(place_beside(places, feed, table, part), version)
+    version: int | None = getattr(companion_versions(newest_note(silver, until=at), built=built), part)
+    return find_companion(companion_place(places, feed, table, part), version)
 
 
-def place_beside(places: Places, feed: str, table: str, part: Part) -> Place:
+def companion_place(places: Places, feed: str, table: str, part: Part) -> Place:
     """Return the location of a companion table."""
     return {"history": places.history, "tombstones": places.tombstones, "aside": places.side_table}[part](feed, table)
 
 
-def position_of(found: Beside) -> int:
+def history_position(found: Companion) -> int:
     """Return the position of the history's version that counts; -1 for none. Raises StoreUnavailable."""
     note = None if found.counts is None else newest_note(found.newest, until=found.counts.version())
     return -1 if note is None else note.last_position

@@ -14,11 +14,10 @@ from pyspark.sql import SparkSession
 import silverfold.pipelines.upkeep.rebuild
 from silverfold.conf.errors import RebuildNeeded
 from silverfold.pipelines.applying import apply_cut, write
-from silverfold.pipelines.applying.beside import TAKEN_BACK, beside, find_beside
-from silverfold.pipelines.applying.commit_note import NOT_TOLD, CommitNote
 from silverfold.pipelines.applying.settle import restore, settle
 from silverfold.pipelines.places import Place
-from silverfold.pipelines.upkeep.beginnings import REBUILT
+from silverfold.pipelines.storage.commit_note import NOT_TOLD, REBUILT, CommitNote
+from silverfold.pipelines.storage.companions import TAKEN_BACK, companion, find_companion
 from silverfold.pipelines.verifying.verify import Verdict
 from tests.pipelines.holding.test_passed_over import HISTORY, Tried
 from tests.support.deaths import Died, dying
@@ -65,7 +64,7 @@ def test_the_newest_version_with_the_rows_of_the_one_that_is_named_counts(
         properties = None if note is None else CommitProperties(custom_metadata={"userMetadata": note.to_json()})
         write_deltalake(place.url, pa.table({"k": [1]}), mode="append", commit_properties=properties)
 
-    found = find_beside(place, named)
+    found = find_companion(place, named)
 
     version = None if found.counts is None else found.counts.version()
     assert (version, found.is_settled, found.written) == expected
@@ -76,9 +75,9 @@ def test_a_version_that_a_power_cut_emptied_is_gone(tmp_path: Path, later: int) 
     place = Place(str(tmp_path / "history"))
     for _ in range(2 + later):
         write_deltalake(place.url, pa.table({"k": [1]}), mode="append")
-    assert not find_beside(place, 1).is_gone
+    assert not find_companion(place, 1).is_gone
     (tmp_path / "history" / "_delta_log" / f"{1:020}.json").write_bytes(b"")
-    found = find_beside(place, 1)
+    found = find_companion(place, 1)
     assert (found.counts, found.is_gone) == (None, True)
 
 
@@ -156,11 +155,11 @@ def test_what_a_rebuild_that_died_has_put_in_the_history_is_believed_by_nobody(
     tried.snapshot(b=1)
     tried.history.update([change("update", 1, b=2)])
     assert tried.build(**HISTORY) == {}
-    replaced = silverfold.pipelines.upkeep.rebuild.replace_beside
+    replaced = silverfold.pipelines.upkeep.rebuild.replace_companion
     with monkeypatch.context() as patch:  # as if it had been by other settings
         patch.setattr(
             silverfold.pipelines.upkeep.rebuild,
-            "replace_beside",
+            "replace_companion",
             lambda rows, *to, **of: replaced(rows.limit(0), *to, **of),
         )
         patch.setattr(
@@ -170,7 +169,7 @@ def test_what_a_rebuild_that_died_has_put_in_the_history_is_believed_by_nobody(
         )
         with pytest.raises(Died):
             tried.rebuild(HISTORY)
-    left = (tried.versions(), beside(tried.places, FEED, STREAM, "history").is_settled, tried.verdicts())
+    left = (tried.versions(), companion(tried.places, FEED, STREAM, "history").is_settled, tried.verdicts())
     tried.history.update([change("update", 2, b=3)])
 
     assert tried.build(**HISTORY) == {}
@@ -178,7 +177,7 @@ def test_what_a_rebuild_that_died_has_put_in_the_history_is_believed_by_nobody(
     assert left == ([], False, {Verdict.EQUAL})
     assert tried.verdicts() == {Verdict.EQUAL}
     assert [(k, b) for k, b, *_ in tried.versions()] == [(1, 1), (1, 2), (2, 0), (2, 3)]
-    assert beside(tried.places, FEED, STREAM, "history").is_settled
+    assert companion(tried.places, FEED, STREAM, "history").is_settled
 
 
 def test_a_history_whose_versions_were_removed_asks_for_a_rebuild(

@@ -20,11 +20,11 @@ from deltalake import DeltaTable
 
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.connectors.base import Connector, Feed, TableKind
-from silverfold.pipelines.applying.commit_note import CommitNote
-from silverfold.pipelines.applying.row_settings import describe_difference, differing, row_settings
 from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.storage import ledger
+from silverfold.pipelines.storage.commit_note import CommitNote
+from silverfold.pipelines.storage.row_settings import describe_difference, differing, row_settings
 from silverfold.pipelines.store import emptied_commits, is_damaged, naming_the_store, open_table
-from silverfold.pipelines.upkeep import ledger
 
 SCHEMA = pa.schema(
     [
@@ -233,7 +233,7 @@ def restore(places: Places, feed: str, tables: Sequence[str]) -> int:
     try:
         known = ledger.read(places.cuts(feed), SCHEMA, columns=columns).to_pylist()
     except StoreUnavailable:
-        from silverfold.pipelines.upkeep.remove_tree import remove_tree  # noqa: PLC0415 - receivers need not load it
+        from silverfold.pipelines.storage.remove_tree import remove_tree  # noqa: PLC0415 - receivers need not load it
 
         if not is_damaged(places.cuts(feed), lambda: ledger.read(places.cuts(feed), SCHEMA)):
             raise

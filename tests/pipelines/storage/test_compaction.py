@@ -20,9 +20,9 @@ from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.bronze import read_small_columns
 from silverfold.pipelines.landing.writer import BronzeWriter, compact
 from silverfold.pipelines.places import Place
+from silverfold.pipelines.storage import ledger
+from silverfold.pipelines.storage.compaction import claim
 from silverfold.pipelines.store import was_overtaken
-from silverfold.pipelines.upkeep import ledger
-from silverfold.pipelines.upkeep.compaction import claim
 from silverfold.pipelines.upkeep.retention import Retention, drop_frames
 
 SCHEMA = pa.schema([("number", pa.int64())])
@@ -143,7 +143,7 @@ def test_a_compaction_that_loses_the_race_joins_nothing_and_the_next_one_does(
         claim(table)
 
     with monkeypatch.context() as patch:
-        patch.setattr("silverfold.pipelines.upkeep.compaction.claim", claimed_first)
+        patch.setattr("silverfold.pipelines.storage.compaction.claim", claimed_first)
         lost = compact(place)
 
     assert (lost, compact(place)) == (0, 3)

@@ -10,8 +10,9 @@ import pytest
 from deltalake import CommitProperties, write_deltalake
 
 from silverfold.conf.errors import StoreUnavailable
-from silverfold.pipelines.applying.commit_note import NOT_TOLD, CommitNote
-from silverfold.pipelines.applying.cuts import (
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.storage.commit_note import NOT_TOLD, CommitNote
+from silverfold.pipelines.storage.cuts import (
     CutRow,
     all_cuts,
     current_cuts,
@@ -23,7 +24,6 @@ from silverfold.pipelines.applying.cuts import (
     record,
     restore,
 )
-from silverfold.pipelines.places import Places
 
 NOTE = CommitNote(
     feed="market",

@@ -10,7 +10,7 @@ removed before, if the other commit only moved rows. It does fail on a change of
 - a rewrite that committed before the claim is seen by the claimant, who plans from the claim's own version.
 
 An append that was prepared before a claim conflicts with it once: `pipelines.landing.writer` and
-`pipelines.upkeep.ledger` retry.
+`pipelines.storage.ledger` retry.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.pipelines.places import Place
-from silverfold.pipelines.upkeep import ledger
+from silverfold.pipelines.storage import ledger
 
 SCHEMA = pa.schema([("number", pa.int64()), ("word", pa.string())])
 

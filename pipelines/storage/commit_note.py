@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 
-from silverfold.pipelines.applying.row_settings import RowSettings
+from silverfold.pipelines.storage.row_settings import RowSettings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,7 @@ class CommitNote:
         ignored: Changes that had no effect by rule, such as an update of a row that does not exist.
         landed_at: When the cut's last frame was received; None if unknown.
         notes: Counts to report, by name.
-        settings: The settings it was built with, see `pipelines.applying.row_settings`; None in notes older than this
+        settings: The settings it was built with, see `pipelines.storage.row_settings`; None in notes older than this
             field.
         rules: A digest of the table's rules; None in notes older than this field.
         source_position: Source position of the cut's last frame; None if the source gives none.
@@ -72,6 +72,12 @@ class CommitNote:
         except (AttributeError, TypeError, ValueError):
             return None
 
+
+REBUILT = "rebuilt"
+"""Note of the cut with which a rebuild replaces all others."""
+
+HISTORY_BEGINS = "history_begins"
+"""Note of the same cut: the position from which it built the history, if it restarted it."""
 
 NOT_TOLD = -1
 """Version of a companion table where the silver commit does not record one: the newest."""

@@ -9,11 +9,11 @@ from contextlib import AbstractContextManager, nullcontext
 import pytest
 from obstore.store import MemoryStore
 
-import silverfold.pipelines.upkeep.lease
+import silverfold.pipelines.storage.lease
 from silverfold.conf.errors import Overtaken, SparkUnavailable, StoreUnavailable
 from silverfold.conf.load import load_settings
 from silverfold.pipelines.places import Places, places_of
-from silverfold.pipelines.upkeep.lease import Lease, sole_writer
+from silverfold.pipelines.storage.lease import Lease, sole_writer
 from tests.support.polling import wait_until
 
 NAME = "_silverfold/feed/lease/t"
@@ -150,6 +150,6 @@ def test_elsewhere_nothing_is_held() -> None:
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(silverfold.pipelines.upkeep.lease, "find_spec", lambda _name: None)
+    monkeypatch.setattr(silverfold.pipelines.storage.lease, "find_spec", lambda _name: None)
     with pytest.raises(SparkUnavailable, match=r"silverfold\[s3\]"):
         sole_writer(Places("s3://lake/w", needs_leases=True), "feed", "t")

@@ -3,9 +3,9 @@
 A table changes by the commits of builds. Before the swap's commit begins, a task of the commit itself checks the
 table's position. From then on Delta fails the second of two commits, since both record a position. A cut begun before
 the swap that commits after it is dropped by Delta, because the swap records a value no such cut can exceed
-(`pipelines.applying.cuts.to_record`). The rows of such a cut were made from rows that are gone.
+(`pipelines.storage.cuts.to_record`). The rows of such a cut were made from rows that are gone.
 
-Companion tables (`pipelines.applying.beside`) are written first; the silver commit records which versions count.
+Companion tables (`pipelines.storage.companions`) are written first; the silver commit records which versions count.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 
 from silverfold.conf.errors import ApplyError, Overtaken
-from silverfold.pipelines.applying.beside import was_written_on
-from silverfold.pipelines.applying.commit_note import CommitNote
-from silverfold.pipelines.applying.cuts import from_commit, from_record, recorded_in, to_record
 from silverfold.pipelines.places import Place
+from silverfold.pipelines.storage.commit_note import CommitNote
+from silverfold.pipelines.storage.companions import was_written_on
+from silverfold.pipelines.storage.cuts import from_commit, from_record, recorded_in, to_record
 from silverfold.pipelines.store import naming_the_store, open_table
 from silverfold.transforms.merge import allow_columns, overwrite, plainly_typed, table_properties
 from silverfold.transforms.spark_errors import named_errors
@@ -45,7 +45,7 @@ class Live(NamedTuple):
     place: Place
     app: str
     recorded: int
-    """Value in its log (`applying.cuts.to_record`), which must not have changed; -1 for none, or without a table."""
+    """Value in its log (`cuts.to_record`), which must not have changed; -1 for none, or without a table."""
 
 
 def swap_in(rows: DataFrame, note: CommitNote, live: Live) -> int:
@@ -61,10 +61,10 @@ def swap_in(rows: DataFrame, note: CommitNote, live: Live) -> int:
     return _swapped_version(note, live, before)
 
 
-def replace_beside(rows: DataFrame, place: Place, metadata: str, *, table: str) -> int:
+def replace_companion(rows: DataFrame, place: Place, metadata: str, *, table: str) -> int:
     """Replace the rows of a companion table in one commit; return its version. Runs Spark jobs.
 
-    None of them count until the silver table's commit names that version (`pipelines.applying.beside`).
+    None of them count until the silver table's commit names that version (`pipelines.storage.companions`).
 
     Args:
         metadata: Text for the commit's ``userMetadata``, unique among concurrent commits.

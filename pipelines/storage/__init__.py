@@ -1,0 +1,1 @@
+"""Logs and tables below the build: what a commit records of its cut, which companion rows count, and who may write."""
