@@ -56,7 +56,8 @@ def apply_cut(job: CutJob) -> CutRow | None:
                 folded = fold_cut(decoded)
                 checked = check_cut(decoded, folded)
                 versions = {part: write() for part, write in companion_writes(decoded, folded, checked).items()}
-                commit = table_write(decoded, folded, checked, NO_VERSIONS._replace(**versions), follow_source(decoded))
+                new = follow_source(decoded)
+                commit = table_write(decoded, folded, checked, NO_VERSIONS._replace(**versions), new)
             else:
                 follow_source(decoded)
                 commit = log_write(decoded)
