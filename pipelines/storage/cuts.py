@@ -129,7 +129,7 @@ def from_record(recorded: int) -> tuple[int, int]:
 
 
 def to_record(position: int, generation: int) -> int:
-    """Return the ``txnVersion`` that records a position in a table of a ``generation``: how often the table was rebuilt.
+    """Return the ``txnVersion`` that records a position in a table rebuilt ``generation`` times.
 
     It exceeds that of any cut begun before. Delta drops such a cut, whose rows were made from rows that are gone.
     """
