@@ -14,7 +14,6 @@ import typer
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
-from tests.pipelines.applying.test_cuts import CUT
 
 import silverfold.pipelines.applying.build
 import silverfold.pipelines.spark.session
@@ -29,6 +28,7 @@ from silverfold.pipelines.applying.build import Step
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.storage.cuts import record
 from silverfold.pipelines.storage.remove_tree import remove_tree
+from tests.pipelines.storage.test_cuts import CUT
 from tests.support.deephaven.landed_history import LandedHistory
 
 FEED = """

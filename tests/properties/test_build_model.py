@@ -228,9 +228,13 @@ class StoryRunner:
             self.feed_build = self.built.start()
         else:
             self.feed_build.refresh()
+        assert self.build_cuts(self.feed_build) == {}
+
+    def build_cuts(self, feed_build: FeedBuild) -> dict[str, Any]:
+        """Build, applying each cut of some tables twice; return the errors by table."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(build, "apply_cut", self.apply)
-            assert self.built.build(self.feed_build) == {}
+            return dict(self.built.build(feed_build))
 
     def apply(self, job: CutJob) -> CutRow | None:
         return applied_twice(job) if job.silver.name in self.story.twice else apply_cut(job)

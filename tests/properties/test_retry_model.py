@@ -50,14 +50,14 @@ class Misread(StoryRunner):
 
     def start(self) -> FeedBuild:
         every, offset = self.every, self.offset  # a step may go to a worker, and takes what it names along
-        return misreading(super().start(), lambda position: position % every == offset)
+        return misreading(self.built.start(), lambda position: position % every == offset)
 
     def build(self, *, restart: bool) -> None:
         self.note()
         self.built.land(self.history)
         if restart or self.feed_build is None:
             self.feed_build = self.start()
-        errors = self.built.build(self.feed_build)
+        errors = self.build_cuts(self.feed_build)
         assert {error.error_class for error in errors.values()} <= {"UNDECODABLE_FRAME"}
         self.held |= set(errors)
 
