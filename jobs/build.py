@@ -68,7 +68,7 @@ def build(
         builds: list[FeedBuild] = []
         unreadable: list[SilverfoldError] = []
         for connector, feed in opened:
-            found, faults_of = _open_builds(partial(FeedBuild, spark, settings, connector), feed)
+            found, faults_of = _open_builds(partial(FeedBuild.open, spark, settings, connector), feed)
             builds += [ended.enter_context(each) for each in found]
             unreadable += faults_of
             if found or len(opened) > 1:

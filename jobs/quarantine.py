@@ -240,7 +240,7 @@ def _build(settings: Settings, connector: Connector, feed: Feed) -> Mapping[str,
     with stopped_by_signals() as stop:
         with Console(stderr=True).status("starting Spark"):
             spark = start_spark(settings, app=f"silverfold quarantine retry {feed.name}")
-        with FeedBuild(lambda: spark, settings, connector, feed) as feed_build:
+        with FeedBuild.open(lambda: spark, settings, connector, feed) as feed_build:
             feed_build.refresh()
             return {table: fault for (_, table), fault in build([feed_build], stop).items()}
 

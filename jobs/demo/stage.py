@@ -222,7 +222,7 @@ def _follow(
     elsewhere = cleanup.enter_context(ThreadPoolExecutor(1, "demo-build"))  # ended last: without Spark its steps end
     spark = start_spark(settings, app="silverfold demo")
     cleanup.callback(stop_spark, spark)
-    build = cleanup.enter_context(FeedBuild(lambda: spark, settings, connector, feed))
+    build = cleanup.enter_context(FeedBuild.open(lambda: spark, settings, connector, feed))
     build.refresh()
     stop = threading.Event()
     cleanup.callback(stop.set)

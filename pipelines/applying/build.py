@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Self
 
@@ -93,39 +93,60 @@ class _TableState:
     """Number of steps in a row that other processes have overtaken."""
 
 
-@dataclass
 class FeedBuild:
     """Everything between one feed's bronze table and its silver tables.
 
-    One thread refreshes; others may step meanwhile, each table in one thread at a time.
-
-    Args:
-        spark: Returns the session whose JVM runs the jobs. First called when there is work, maybe by several threads.
-        clock: Returns seconds since 1970.
-        places: Locations of the tables; by default those in the settings.
-        before: No table takes anything at or after this position; None for no bound.
-        past: A table begins with the first snapshot after this position; None to begin with the first possible.
+    One thread refreshes; others may step meanwhile, each table in one thread at a time. Made by `open`.
     """
 
-    spark: Callable[[], SparkSession]
-    settings: Settings
-    connector: Connector
-    feed: Feed
-    clock: Callable[[], float] = time.time
-    places: Places | None = None
-    before: int | None = None
-    past: int | None = None
-    tables: Mapping[str, SilverTable] = field(init=False)
+    def __init__(
+        self,
+        settings: Settings,
+        plan: FeedPlan,
+        tables: Mapping[str, SilverTable],
+        states: Mapping[str, _TableState],
+        clock: Callable[[], float],
+    ) -> None:
+        self.settings, self.connector, self.feed = settings, plan.connector, plan.feed
+        self.tables, self.clock = tables, clock
+        self._plan, self._states = plan, states
 
-    def __post_init__(self) -> None:
-        self._places = self.places or places_of(self.settings)
-        self.tables = {name: self._silver(name) for name in self.feed.tables}
-        limits = self.settings.build.cut
-        self._plan = FeedPlan(self.connector, self.feed, self._places, limits, self.before, self.past)
-        restore(self._places, self.feed.name, list(self.tables))
-        last = last_cuts(self._places, self.feed.name)
-        committed = {name: cut.committed_at for name, cut in last.items()}
-        self._states = {name: _TableState(self._open_quarantine(name), committed.get(name)) for name in self.tables}
+    @classmethod
+    def open(
+        cls,
+        spark: Callable[[], SparkSession],
+        settings: Settings,
+        connector: Connector,
+        feed: Feed,
+        *,
+        clock: Callable[[], float] = time.time,
+        places: Places | None = None,
+        before: int | None = None,
+        past: int | None = None,
+    ) -> Self:
+        """Open a feed's tables; reads their positions, and completes what a stopped build left undone.
+
+        Args:
+            spark: Returns the session whose JVM runs the jobs. First called when there is work, maybe by several
+                threads.
+            clock: Returns seconds since 1970.
+            places: Locations of the tables; by default those in the settings.
+            before: No table takes anything at or after this position; None for no bound.
+            past: A table begins with the first snapshot after this position; None to begin with the first possible.
+
+        Raises:
+            StoreUnavailable: The store does not answer.
+        """
+        places = places or places_of(settings)
+        tables = {
+            name: SilverTable(spark, feed, connector, connector.decoder(feed), name, places) for name in feed.tables
+        }
+        plan = FeedPlan(connector, feed, places, settings.build.cut, before, past).begin()
+        restore(places, feed.name, list(tables))
+        committed = {name: cut.committed_at for name, cut in last_cuts(places, feed.name).items()}
+        now = datetime.fromtimestamp(clock(), UTC)
+        states = {name: _TableState(_open_quarantine(plan, name, now), committed.get(name)) for name in tables}
+        return cls(settings, plan, tables, states, clock)
 
     def close(self) -> None:
         """Close the sessions of the tables. No table can be stepped afterwards."""
@@ -205,7 +226,7 @@ class FeedBuild:
         if (fault := self._plan.bisections[name].fault) is not None:
             with suppress(RebuildNeeded):  # if that fails, the next cut raises it
                 settle(self.tables[name])
-        elif plan.state is State.SYNCED and self.before is None:
+        elif plan.state is State.SYNCED and self._plan.before is None:
             self._states[name].quarantine.resolve_through(self._plan.landed, now=self._now())
         return fault
 
@@ -229,7 +250,7 @@ class FeedBuild:
         row = later_than(row, state.committed)
         state.committed = row.committed_at
         row = replace(row, landed_at=moment(cut.received), seconds=self.clock() - began)
-        record(self._places, self.feed.name, row)
+        record(self._plan.places, self.feed.name, row)
         return row
 
     def _later(self, silver: SilverTable, cut: Cut) -> list[StructField]:
@@ -282,19 +303,16 @@ class FeedBuild:
         )
         return quarantine.add(found, now=self._now(), is_frame=is_frame)
 
-    def _silver(self, name: str) -> SilverTable:
-        decoder = self.connector.decoder(self.feed)
-        return SilverTable(self.spark, self.feed, self.connector, decoder, name, self._places)
-
-    def _open_quarantine(self, name: str) -> Quarantine:
-        feed, table = self.feed.name, self.feed.tables[name]
-        skips, keeps_history = table.on_bad_frame == "skip", table.keeps_history
-        opened = Quarantine(self._places, feed, name, skips, keeps_history, lambda: self._plan.lost)
-        opened.catch_up(now=self._now())
-        return opened
-
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.clock(), UTC)
+
+
+def _open_quarantine(plan: FeedPlan, name: str, now: datetime) -> Quarantine:
+    table = plan.feed.tables[name]
+    skips, keeps_history = table.on_bad_frame == "skip", table.keeps_history
+    opened = Quarantine(plan.places, plan.feed.name, name, skips, keeps_history, lambda: plan.lost)
+    opened.catch_up(now=now)
+    return opened
 
 
 def _cause(error: SilverfoldError, job: CutJob | None) -> SilverfoldError:

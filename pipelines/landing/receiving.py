@@ -66,7 +66,7 @@ async def receive(
     tables = await asyncio.to_thread(silver_positions, places, feed.name, feed.tables)
     silver = await asyncio.to_thread(farthest, places, feed.name, tables)
     token = f"{rng.getrandbits(128):032x}"
-    writer = await asyncio.to_thread(partial(BronzeWriter, place, feed.name, token=token, silver=silver))
+    writer = await asyncio.to_thread(partial(BronzeWriter.open, place, feed.name, token=token, silver=silver))
     landed = Resume(writer.epoch)
     if connector.continuity == "resume":
         landed = await asyncio.to_thread(writer.resume, source_positions(tables))

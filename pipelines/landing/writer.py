@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Self
 
 import pyarrow as pa
 from deltalake import (
@@ -44,40 +45,60 @@ class BronzeWriter:
     """The one writer of a feed's bronze table. Not safe for use by two threads at once.
 
     Args:
+        table: The bronze table, open.
         token: Unique to this writer; identifies its commits.
-        silver: The farthest position of the feed's tables. If bronze ends before that, or before what its own log
-            records, it has lost frames: the writer begins after them, and records the loss.
-
-    Raises:
-        ConfigError: The place holds a table that is not a bronze table.
-        Fenced: Another writer landed frames while this one recorded the loss.
-        StoreUnavailable: The store does not answer.
+        last: Last position landed; -1 if there is none.
+        epoch: Epoch of the last frame; 0 if there is none.
     """
 
-    def __init__(self, place: Place, feed: str, *, token: str, silver: SilverPosition = NO_POSITION) -> None:
-        self._place, self._feed, self._token = place, feed, token
-        self._table = create(place)
+    def __init__(self, place: Place, feed: str, table: DeltaTable, *, token: str, last: int, epoch: int) -> None:
+        self._place, self._feed, self._table, self._token = place, feed, table, token
         self._in_doubt = self._stale = False
-        with naming_the_store(place):
-            self.last = last_landed(self._table, feed)
+        self.last = last
         """Last position written; -1 if there is none."""
-        self.epoch = max(last_epoch(self._table), silver.epoch)
+        self.epoch = epoch
         """Epoch of the last frame found at the start, or of silver; 0 without either."""
-        emptied = emptied_commits(place)
-        self.emptied = next(count for count in itertools.count() if self._table.version() - count not in emptied)
+        self.emptied = 0
         """Number of newest commits found empty at the start."""
         self.lost: tuple[int, int] | None = None
         """First and last position lost from bronze, judging by silver and its log; None if none is."""
+
+    @classmethod
+    def open(cls, place: Place, feed: str, *, token: str, silver: SilverPosition = NO_POSITION) -> Self:
+        """Open or create a feed's bronze table for writing.
+
+        Args:
+            token: Unique to this writer; identifies its commits.
+            silver: The farthest position of the feed's tables. If bronze ends before that, or before what its own log
+                records, it has lost frames: the writer begins after them, and records the loss.
+
+        Raises:
+            ConfigError: The place holds a table that is not a bronze table.
+            Fenced: Another writer landed frames while this one recorded the loss.
+            StoreUnavailable: The store does not answer.
+        """
+        table = create(place)
+        with naming_the_store(place):
+            last = last_landed(table, feed)
+        writer = cls(place, feed, table, token=token, last=last, epoch=max(last_epoch(table), silver.epoch))
+        emptied = emptied_commits(place)
+        writer.emptied = next(count for count in itertools.count() if table.version() - count not in emptied)
+        writer._note_losses(silver.position)
+        return writer
+
+    def _note_losses(self, silver: int) -> None:
+        """Record the positions after `last` that silver or bronze's log has reached, and begin after them."""
         recorded = self._recorded()
-        end = max(silver.position, recorded)
-        if end > self.last:
-            self.lost = self.last + 1, end
-            with naming_the_store(place):
-                note_lost(self._table, *self.lost)
-            if self._recorded() != recorded:  # another writer has landed frames since the log was read
-                raise Fenced(owner=app_id(feed), expected=recorded, found=self._recorded())
-            self._write(SCHEMA.empty_table(), end)
-            self.last = end
+        end = max(silver, recorded)
+        if end <= self.last:
+            return
+        self.lost = self.last + 1, end
+        with naming_the_store(self._place):
+            note_lost(self._table, *self.lost)
+        if self._recorded() != recorded:  # another writer has landed frames since the log was read
+            raise Fenced(owner=app_id(self._feed), expected=recorded, found=self._recorded())
+        self._write(SCHEMA.empty_table(), end)
+        self.last = end
 
     def resume(self, silver: Mapping[str, str] = MappingProxyType({})) -> Resume:
         """Return the state landed before. Reads small columns of all files, and the bodies of control frames.

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -54,7 +55,11 @@ class FeedPlan:
         self._lock = threading.Lock()  # a plan sees all frames of a refresh, or none
         self._sizes = FrameSizes()
         self._forget_holds()
+
+    def begin(self) -> Self:
+        """Read where the tables and bronze are; to be called once, before all else. Raises StoreUnavailable."""
         self._begin()
+        return self
 
     @property
     def landed(self) -> int:

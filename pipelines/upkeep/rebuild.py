@@ -340,7 +340,7 @@ class Rebuild:
             least: Sufficient position: an error that holds the table there or later will also hold the rebuilt one.
         """
         feed = replace(self.feed, tables={self.table: self.feed.tables[self.table]})
-        with FeedBuild(
+        with FeedBuild.open(
             lambda: self.spark,
             self.settings,
             self.connector,

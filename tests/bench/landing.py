@@ -94,7 +94,7 @@ async def land(port: int, place: Place, commit: Commit) -> int:
     """Receive one epoch into a new table; return the last position once everything is committed."""
     feed = Feed("bench", "deephaven", f"127.0.0.1:{port}", DeephavenOptions(), {"t": DeephavenTable(source="T")})
     log = structlog.wrap_logger(structlog.ReturnLogger(), wrapper_class=structlog.make_filtering_bound_logger("error"))
-    writer = BronzeWriter(place, "bench", token="bench")
+    writer = BronzeWriter.open(place, "bench", token="bench")
     receiver = DeephavenReceiver(feed, rng=Random(1), clock=time.monotonic)
     clock, rng = (lambda: time.time_ns() // 1000), Random(1)
     async with BronzeSink(writer, place, commit, clock=clock, rng=rng, log=log) as sink:

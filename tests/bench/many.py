@@ -58,7 +58,7 @@ class Many:
             history.connect()
             self._histories.append((feed.name, history))
             self._land(feed.name, history, np.arange(self.rows), Kind.SNAPSHOT)
-            self._builds.append(FeedBuild(lambda: self.spark, self.settings, CONNECTOR, feed))
+            self._builds.append(FeedBuild.open(lambda: self.spark, self.settings, CONNECTOR, feed))
         self.build()
 
     def land(self) -> None:

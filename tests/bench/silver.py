@@ -112,7 +112,7 @@ def rebuild(spark: SparkSession, settings: Settings, rows: int, runs: int) -> No
     def build() -> None:
         shutil.rmtree(silver, ignore_errors=True)
         shutil.rmtree(places.cuts("big").url, ignore_errors=True)
-        build = FeedBuild(lambda: spark, settings, CONNECTOR, feed("big"))
+        build = FeedBuild.open(lambda: spark, settings, CONNECTOR, feed("big"))
         build.refresh()
         step = build.step("t")
         check(step, inserted=rows, updated=0)
@@ -132,7 +132,7 @@ def follow(spark: SparkSession, settings: Settings, rows: int, runs: int) -> Non
     """Measure a follow cycle against a bare MERGE."""
     places, name = Places(settings.warehouse), "live"
     history = land_snapshot(places, name, rows)
-    build = FeedBuild(lambda: spark, settings, CONNECTOR, feed(name))
+    build = FeedBuild.open(lambda: spark, settings, CONNECTOR, feed(name))
     build.refresh()
     build.step("t")
     silver, bare = places.silver(name, "t").url, f"{settings.warehouse}/bare"

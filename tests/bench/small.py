@@ -99,7 +99,7 @@ def stubbed(folder: Path, name: str, rows: int, settings: dict[str, Any]) -> Liv
 def measured(spark: SparkSession, live: Live, name: str, arguments: argparse.Namespace) -> None:
     """Print a line for one feed."""
     settings, folder = settings_at(Path(live.places.warehouse)), Path(live.places.warehouse)
-    build = FeedBuild(lambda: spark, settings, live.connector, live.feed)
+    build = FeedBuild.open(lambda: spark, settings, live.connector, live.feed)
     build.refresh()
     first = build.step("t")
     assert first.applied is not None, first

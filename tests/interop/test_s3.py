@@ -101,7 +101,7 @@ def ended(running: subprocess.Popen[str]) -> tuple[str, str]:
 
 def test_two_builds_at_once_and_maintenance_on_s3(tmp_path: Path, store: str) -> None:
     configure(tmp_path, store)
-    writer = BronzeWriter(Places("s3://lake/w", options(store)).bronze(FEED), FEED, token="test")
+    writer = BronzeWriter.open(Places("s3://lake/w", options(store)).bronze(FEED), FEED, token="test")
     batch = Batch(writer.last + 1)
     bodies = [webhook("insert" if n < 5 else "update", AlbumId=n % 5, Title=f"t{n}") for n in range(CUTS * PER_CUT)]
     landing = Landing(["chinook.sqlite/albums"])

@@ -116,7 +116,7 @@ def test_a_cut_that_is_not_small_starts_spark_before_anything_else(conf: Path, m
     history.land(places.bronze("market"), "market")
     monkeypatch.setattr("silverfold.pipelines.applying.cut_job.read_cut", lambda *_: None)
     connector, feed = Invocation(conf_dir=conf, env="local").feed("market", load_settings(conf, "local", {}))
-    building = silverfold.pipelines.applying.build.FeedBuild(
+    building = silverfold.pipelines.applying.build.FeedBuild.open(
         start, load_settings(conf, "local", {}), connector, feed, places=places
     )
     building.refresh()

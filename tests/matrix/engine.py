@@ -62,7 +62,7 @@ class Engine:
         """Apply the landed frames, in the running process or a new one; return the error of each held table."""
         running = self._running
         if running is None or running.connector != self.connector():  # other frames are misread now
-            running = FeedBuild(lambda: self._spark, self._conf(), self.connector(), self.feed())
+            running = FeedBuild.open(lambda: self._spark, self._conf(), self.connector(), self.feed())
         self._running = running if self.settings.process == "same" else None
         return run_once(running)
 

@@ -174,7 +174,7 @@ class Engine:
                 self._run()
 
     def _run(self) -> None:
-        feed_build = FeedBuild(lambda: self.spark, self.settings, self.connector, self.feed)
+        feed_build = FeedBuild.open(lambda: self.spark, self.settings, self.connector, self.feed)
         assert run_once(feed_build) == {}
 
     def committed(self, table: str = STREAM) -> dict[int, list[tuple[Any, ...]]]:

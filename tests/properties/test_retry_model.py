@@ -72,7 +72,7 @@ class Misread(StoryRunner):
         """Do as `silverfold quarantine retry` does, with a decoder that has no fault."""
         ahead = {row.table for row in read_quarantine(self.built.places, FEED, self.models) if row.ahead}
         feed = only(self.built.feed, sorted(ahead))
-        repaired = FeedBuild(lambda: self.built.spark, self.built.settings, CONNECTOR, feed)
+        repaired = FeedBuild.open(lambda: self.built.spark, self.built.settings, CONNECTOR, feed)
         assert self.built.build(repaired) == {}
 
 

@@ -59,7 +59,7 @@ class Built:
 
     def start(self) -> FeedBuild:
         """Return the build of a new process, refreshed from bronze."""
-        feed_build = FeedBuild(lambda: self.spark, self.settings, CONNECTOR, self.feed)
+        feed_build = FeedBuild.open(lambda: self.spark, self.settings, CONNECTOR, self.feed)
         feed_build.refresh()
         return feed_build
 

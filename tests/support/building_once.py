@@ -22,7 +22,7 @@ def build_once(spark: SparkSession, warehouse: Path, connector: Connector, feed:
     from tests.support.running import run_once  # noqa: PLC0415 - as above
 
     settings = load_settings(None, "local", {}).model_copy(update={"warehouse": str(warehouse)})
-    return run_once(FeedBuild(lambda: spark, settings, connector, feed))
+    return run_once(FeedBuild.open(lambda: spark, settings, connector, feed))
 
 
 def all_rows(opened: DeltaTable | None) -> list[dict[str, Any]]:

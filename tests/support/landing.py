@@ -99,7 +99,7 @@ async def sink_at(place: Place, settings: Commit = AT_ONCE, **options: Any) -> A
     """A sink of the feed market on the real table at the place. Its clock counts calls."""
     ticks = iter(range(1 << 40))
     gear: dict[str, Any] = {"clock": lambda: next(ticks), "rng": Random(1), "log": LOG} | options
-    writer = BronzeWriter(place, "market", token=gear.pop("token", "a"))
+    writer = BronzeWriter.open(place, "market", token=gear.pop("token", "a"))
     async with BronzeSink(writer, place, settings, **gear) as sink:
         sink.begin_epoch()
         yield sink

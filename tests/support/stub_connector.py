@@ -243,7 +243,7 @@ class StubFeed:
 
     def land(self) -> None:
         """Commit the frames added since the last call."""
-        writer = BronzeWriter(self.places.bronze(FEED), FEED, token="told")
+        writer = BronzeWriter.open(self.places.bronze(FEED), FEED, token="told")
         batch = Batch(writer.last + 1)
         for epoch, frame in self._frames:
             batch.add([frame], epoch, 1_700_000_000_000_000)

@@ -38,7 +38,7 @@ class StubWarehouse:
         table = StubTable(source="T", **settings)
         feed = Feed(FEED, FEED, "unused", StubOptions(), {STREAM: table})
         local = load_settings(None, "local", {}).model_copy(update={"warehouse": self.places.warehouse})
-        build = FeedBuild(lambda: self.spark, local, self.connector, feed)
+        build = FeedBuild.open(lambda: self.spark, local, self.connector, feed)
         build.refresh()
         return build
 

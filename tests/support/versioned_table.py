@@ -64,7 +64,7 @@ class VersionedTable:
     def build(self, *, holds: bool = False) -> None:
         """Land all frames and apply them in a new process."""
         self.source.land()
-        feed_build = FeedBuild(lambda: self.spark, self.settings, self.connector, self.feed)
+        feed_build = FeedBuild.open(lambda: self.spark, self.settings, self.connector, self.feed)
         assert bool(run_once(feed_build)) is holds
 
     def rebuild(self, token: str = "a") -> Rebuilt:

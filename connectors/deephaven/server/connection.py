@@ -32,7 +32,7 @@ from silverfold.connectors.deephaven.protocol.messages import (
 from silverfold.connectors.deephaven.server.publication import Publication
 from silverfold.connectors.deephaven.server.session import ServerSession
 from silverfold.connectors.deephaven.server.table_subscription import TableSubscription
-from silverfold.connectors.deephaven.server.tables.rows import Delta, Rows
+from silverfold.connectors.deephaven.server.tables.rows import NetChange, Rows
 
 _RECEIVED_AT_ONCE = 1 << 16
 _SENT_AT_ONCE = 1 << 18
@@ -80,7 +80,7 @@ class _RequestWork(NamedTuple):
 
 class _UpdateWork(NamedTuple):
     subscription: TableSubscription
-    delta: Delta
+    delta: NetChange
     size: int
 
 
@@ -219,7 +219,7 @@ class ServedClient:
         except TimeoutError:
             raise TooSlow(f"its queue was full for {self._limits.send_wait_time_millis} ms") from None
 
-    def _deliver(self, subscription: TableSubscription, delta: Delta) -> None:
+    def _deliver(self, subscription: TableSubscription, delta: NetChange) -> None:
         """Take an update. Called in the updating thread."""
         change = _UpdateWork(subscription, delta, delta.size)
         with suppress(RuntimeError):  # the loop is closed: the server ended while a table was changing

@@ -19,7 +19,7 @@ from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.server.filters.filters import RowFilter
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 from silverfold.connectors.deephaven.server.tables.rowkeys import Longs, Mask, ranges
-from silverfold.connectors.deephaven.server.tables.rows import Delta, Rows, rows_at
+from silverfold.connectors.deephaven.server.tables.rows import NetChange, Rows, rows_at
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Publication:
         yield from self._columns(wanted, {}, modified=False)
         yield encode_end(self.roles, self.id)
 
-    def update(self, delta: Delta) -> Iterator[bytes]:
+    def update(self, delta: NetChange) -> Iterator[bytes]:
         """Yield the messages of one update; none when it does not concern the subscription."""
         removed, added, modified = self._filtered_delta(delta)
         written = self._sent_keys(delta, modified)
@@ -78,7 +78,7 @@ class Publication:
         yield from self._columns(modified, written, modified=True)
         yield encode_end(self.roles, self.id)
 
-    def _sent_keys(self, delta: Delta, modified: Rows) -> Mapping[str, Longs]:
+    def _sent_keys(self, delta: NetChange, modified: Rows) -> Mapping[str, Longs]:
         """Return, per selected column, the keys of the modified rows in which it is sent."""
         if not self.table.partial_columns:
             return dict.fromkeys(self.columns, modified.keys)
@@ -103,7 +103,7 @@ class Publication:
                     limit=self.largest,
                 )
 
-    def _filtered_delta(self, delta: Delta) -> tuple[Longs, Rows, Rows]:
+    def _filtered_delta(self, delta: NetChange) -> tuple[Longs, Rows, Rows]:
         """Return the part of the update that concerns rows satisfying the filter: removed, added, modified."""
         if self.filter is None:
             return delta.removed, delta.added, delta.modified

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from silverfold.connectors.deephaven.server.publication import Publication
 from silverfold.connectors.deephaven.server.tables.live_table import Detach
-from silverfold.connectors.deephaven.server.tables.rows import Delta, Rows
+from silverfold.connectors.deephaven.server.tables.rows import NetChange, Rows
 
 
 class TableSubscription:
@@ -22,7 +22,7 @@ class TableSubscription:
         deliver: Called with every update, in the updating thread. Must neither raise nor block.
     """
 
-    def __init__(self, publication: Publication, deliver: Callable[[TableSubscription, Delta], None]) -> None:
+    def __init__(self, publication: Publication, deliver: Callable[[TableSubscription, NetChange], None]) -> None:
         self.publication = publication
         self._deliver = deliver
         self._lock = threading.Lock()
@@ -60,7 +60,7 @@ class TableSubscription:
         if detach is not None:
             detach()
 
-    def _on_update(self, delta: Delta) -> None:
+    def _on_update(self, delta: NetChange) -> None:
         if not self._closed:
             self._deliver(self, delta)
 

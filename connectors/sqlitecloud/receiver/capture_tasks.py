@@ -51,8 +51,8 @@ SETTLED_AT_LAST: Final = 10
 """Without a fence, a table that is never quiet counts as settled after this many times ``settle_seconds``."""
 
 
-class LiveEpoch:
-    """An epoch that already listens.
+class CaptureTasks:
+    """The tasks of an epoch that already listens.
 
     Args:
         channel: Our own channel; None if there is none, and so neither fence nor canary.

@@ -14,7 +14,7 @@ from silverfold.conf.errors import WireError
 from silverfold.connectors.base import Boundary, Frame, Kind, mark
 from silverfold.connectors.common.backoff import Backoff, CircuitBreaker
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from silverfold.connectors.sqlitecloud.protocol.frame_access import message_stream
+from silverfold.connectors.sqlitecloud.protocol.frame_access import log_stream, message_stream
 from silverfold.connectors.sqlitecloud.protocol.landed.payload import (
     ChannelMessage,
     TableUpdate,
@@ -37,7 +37,7 @@ class Epoch:
         backoff: Creates the backoff of one table.
         circuit_breaker: Suspends tables whose snapshots break epochs.
         clock: Seconds, of any origin.
-        logged: Tables whose notifications are logged.
+        logged: Tables whose notifications also land in their log's stream, each right behind the original.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Epoch:
         self._tables: dict[str, TableAttempts] = {}
         self._by_name: dict[bytes, TableAttempts] = {}
         self._deferred = DeferredChecks()
-        self._unknown, self._logged = set(logged), logged
+        self._logged, self._unknown = logged, set[str]() if options.all_tables else set(logged)
         self._on_return: dict[str, Callable[[], list[Frame]]] = {}
         self.candidates: list[str] = []
         """Candidate tables that are not captured yet; the receiver checks and removes them."""
@@ -137,7 +137,16 @@ class Epoch:
                     deferred.append((table, table.attempt, text))
             frames.append(new(Frame, (frame, Kind.DATA, whole, stream, None)))
         self._deferred.add(deferred)
-        return frames
+        return self._with_logs(frames) if self._logged else frames
+
+    def _with_logs(self, frames: Iterable[Frame]) -> list[Frame]:
+        """Add a copy of each logged table's notifications in its log's stream."""
+        found: list[Frame] = []
+        for frame in frames:
+            found.append(frame)
+            if frame.kind is Kind.DATA and frame.stream in self._logged:
+                found.append(frame._replace(stream=log_stream(frame.stream or "")))
+        return found
 
     def _table_named(self, text: bytes) -> TableAttempts | None:
         """Return the captured table named at the start of the text, if any."""

@@ -9,13 +9,13 @@ it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from random import Random
 from typing import Final
 
 from silverfold.conf.errors import SilverfoldError, SourceRefused, SourceUnavailable, StatementRefused
-from silverfold.connectors.base import Frame, FrameSink, Kind, Resume, mark
+from silverfold.connectors.base import FrameSink, Resume, mark
 from silverfold.connectors.common.backoff import Backoff, CircuitBreaker
 from silverfold.connectors.sqlitecloud.client.address import connection_settings
 from silverfold.connectors.sqlitecloud.client.client import Client, connect
@@ -25,7 +25,7 @@ from silverfold.connectors.sqlitecloud.protocol.frame_access import log_stream
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
 from silverfold.connectors.sqlitecloud.protocol.statements import ALL
 from silverfold.connectors.sqlitecloud.receiver import bronze_frames
-from silverfold.connectors.sqlitecloud.receiver.capture_tasks import LiveEpoch
+from silverfold.connectors.sqlitecloud.receiver.capture_tasks import CaptureTasks
 from silverfold.connectors.sqlitecloud.receiver.epoch import Epoch
 from silverfold.connectors.sqlitecloud.receiver.introspection import describe, list_tables, schema_version
 
@@ -66,7 +66,6 @@ class SqliteCloudReceiver:
                 no key, or may not be read.
         """
         settings, options = connection_settings(self._feed, self._environ), self._options
-        sink = _LoggingSink(sink, self._logged) if self._logged else sink
         opening = connect(settings, max_frame_bytes=options.max_frame_bytes, frame_timeout=options.frame_timeout)
         try:
             async with await opening as db:
@@ -84,13 +83,13 @@ class SqliteCloudReceiver:
             backoff=self._backoff,
             circuit_breaker=self._circuit_breaker,
             clock=self._clock,
-            logged=frozenset() if self._options.all_tables else self._logged,
+            logged=self._logged,
         )
         try:
             schema = await self._log_in(db, settings, sink)
             channel = await self._listen(db, epoch, sink, schema)
-            live = LiveEpoch(db, epoch, sink, self._options, channel=channel, schema=schema, clock=self._clock)
-            await live.run()
+            tasks = CaptureTasks(db, epoch, sink, self._options, channel=channel, schema=schema, clock=self._clock)
+            await tasks.run()
         except asyncio.CancelledError:
             sink.take(epoch.receive(db.arrived()))
             await self._remove_channel(db)
@@ -186,25 +185,3 @@ class SqliteCloudReceiver:
 
     def _backoff(self) -> Backoff:
         return Backoff(self._feed.reconnect.first, self._feed.reconnect.longest, self._rng)
-
-
-class _LoggingSink:
-    """Lands a copy of each notification of the logged tables in its log's stream, right behind the original."""
-
-    def __init__(self, sink: FrameSink, tables: Collection[str]) -> None:
-        self._sink, self._tables = sink, tables
-        self.flush = sink.flush
-
-    def take(self, frames: Sequence[Frame]) -> None:
-        self._sink.take(self._logged(frames))
-
-    async def land(self, frames: Sequence[Frame]) -> None:
-        await self._sink.land(self._logged(frames))
-
-    def _logged(self, frames: Sequence[Frame]) -> list[Frame]:
-        found: list[Frame] = []
-        for frame in frames:
-            found.append(frame)
-            if frame.kind is Kind.DATA and frame.stream in self._tables:
-                found.append(frame._replace(stream=log_stream(frame.stream or "")))
-        return found

@@ -119,7 +119,7 @@ async def spent_to_land(serving: Source, place: Place) -> Spent:
 async def landing_at(place: Place, receiver: Receiver, log: Any = LOG) -> AsyncIterator[BronzeSink]:
     """Run a receiver into a new table, with default settings, until the end of the block."""
     clock, rng = (lambda: time.time_ns() // 1000), Random(1)
-    writer = BronzeWriter(place, "bench", token="bench")
+    writer = BronzeWriter.open(place, "bench", token="bench")
     async with BronzeSink(writer, place, Commit(), clock=clock, rng=rng, log=log) as sink:
         running = asyncio.create_task(receiver.run(sink, Resume(sink.begin_epoch())))
         yield sink

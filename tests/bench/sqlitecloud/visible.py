@@ -143,7 +143,7 @@ def building(spark: SparkSession, settings: Settings, feed: Feed) -> Iterator[No
     stop = threading.Event()
 
     def build() -> None:
-        feed_build = FeedBuild(lambda: spark, settings, CONNECTOR, feed)
+        feed_build = FeedBuild.open(lambda: spark, settings, CONNECTOR, feed)
         feed_build.refresh()
         run([feed_build], stop, follow=True)
 

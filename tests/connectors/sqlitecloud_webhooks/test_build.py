@@ -47,7 +47,7 @@ RULE = {"small": {"condition": "AlbumId < 100", "action": "quarantine"}}
 def land(places: Places, shop: Feed, *bodies: bytes, epoch: int = 1) -> int:
     """Land an epoch of bodies as a receiver that starts anew does; return the last position."""
     landing = Landing([CONNECTOR.stream(shop, name) for name in shop.tables])
-    writer = BronzeWriter(places.bronze(FEED), FEED, token="test")
+    writer = BronzeWriter.open(places.bronze(FEED), FEED, token="test")
     batch = Batch(writer.last + 1)
     batch.add([mark("opened"), *(frame for body in bodies for frame in landing.frames(body))], epoch, 1_700_000_000)
     writer.append(batch.prepare().table)
@@ -63,7 +63,7 @@ def started(spark: SparkSession, places: Places, shop: Feed, *, max_frames: int 
     """Return the build of a process that starts now, whose cuts have so many frames at most."""
     changed = {"warehouse": places.warehouse, "build": Build(cut=CutLimits(max_frames=max_frames))}
     settings = load_settings(None, "local", {}).model_copy(update=changed)
-    return FeedBuild(lambda: spark, settings, CONNECTOR, shop)
+    return FeedBuild.open(lambda: spark, settings, CONNECTOR, shop)
 
 
 def silver(places: Places, name: str) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
-from silverfold.connectors.deephaven.server.tables.rows import Delta
+from silverfold.connectors.deephaven.server.tables.rows import NetChange
 from tests.matrix.connectors.world import Row
 from tests.matrix.values import DOMAINS
 
@@ -85,7 +85,7 @@ class Source:
         self._rng, self.passes, self._is_good, self._wild, self._named = rng, passes, is_good, wild, named
         self._subscribed, self._partial, self._numbers = subscribed, partial, 0
         self.sent_changes: list[SentChange] = []
-        self._delta: Delta | None = None
+        self._delta: NetChange | None = None
         self._follow(LiveTable(COLUMNS, partial_columns=partial))
 
     @property
@@ -146,7 +146,7 @@ class Source:
         live.listen(self._on_delta)
         self.leave()
 
-    def _on_delta(self, delta: Delta) -> None:
+    def _on_delta(self, delta: NetChange) -> None:
         self._delta = delta
 
     def _swapped(self, before: Mapping[int, Row], keys: list[int]) -> dict[int, Row]:

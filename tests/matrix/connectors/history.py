@@ -115,7 +115,7 @@ def _build(spark: SparkSession, world: World, *, frames: int) -> Mapping[str, Si
         return {}
     changed = {"warehouse": world.places.warehouse, "build": Build(cut=CutLimits(max_frames=frames))}
     settings = load_settings(None, "local", {}).model_copy(update=changed)
-    return run_once(FeedBuild(lambda: spark, settings, world.connector, world.feed))
+    return run_once(FeedBuild.open(lambda: spark, settings, world.connector, world.feed))
 
 
 def _compare(world: World, table: str, expected: Expected) -> None:

@@ -264,7 +264,7 @@ def test_a_gap_of_positions_stops_every_table_and_names_the_range(spark: SparkSe
 
 
 def land_after_a_gap(built: Built, history: LandedHistory, *, missing: int) -> None:
-    writer = BronzeWriter(built.places.bronze(FEED), FEED, token="history")
+    writer = BronzeWriter.open(built.places.bronze(FEED), FEED, token="history")
     batch = Batch(writer.last + 1 + missing)
     for epoch, frame in history.frames:
         batch.add([frame], epoch, 1_700_000_000_000_000)

@@ -54,7 +54,7 @@ def connected(tmp_path: Path) -> Callable[[], FeedBuild]:
     """Land that a source was connected to; return the build, the same each time."""
     history, places = LandedHistory({"t": {"Q": "Long"}}), Places(str(tmp_path))
     settings = load_settings(None, "local", {}).model_copy(update={"warehouse": str(tmp_path)})
-    build = FeedBuild(no_spark, settings, CONNECTOR, FEED)
+    build = FeedBuild.open(no_spark, settings, CONNECTOR, FEED)
 
     def connect() -> FeedBuild:
         history.connect()

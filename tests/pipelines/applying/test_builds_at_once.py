@@ -71,7 +71,7 @@ def test_a_cut_never_takes_in_again_what_another_build_applied(
     feed = SqliteCloudFeed(tmp_path, {"foo": {"keys": ["id"]}, "said": {"channel": "c"}})
     foo = described("foo", {"id": "INTEGER", "n": "INT"}, ["id"])
     feed.connect(*snapshot_begins(foo), selected(foo, [[1, 10], [2, 20]]), snapshot_ends(foo), message("begin"))
-    first, other = (FeedBuild(lambda: spark, feed.settings, SQLITE, feed.feed) for _ in range(2))
+    first, other = (FeedBuild.open(lambda: spark, feed.settings, SQLITE, feed.feed) for _ in range(2))
     if when == "before":
         assert run_once(first) == {}
     swaps = [{"type": "UPDATE", "pv": [old], "id": new} for old, new in ((1, 3), (2, 1), (3, 2))]

@@ -36,7 +36,7 @@ def place(tmp_path):
 
 
 def writer(place, token="a"):
-    return BronzeWriter(place, "market", token=token)
+    return BronzeWriter.open(place, "market", token=token)
 
 
 def rows(first, count, *, kind="data", epoch=1, body=b"body"):

@@ -102,14 +102,14 @@ def test_a_writer_begins_behind_what_silver_has_and_notes_what_is_lost(tmp_path:
     feed.connect(inserted(1))
     place = feed.places.bronze(FEED)
 
-    writer = BronzeWriter(place, FEED, token="next", silver=SilverPosition(7, 5))
+    writer = BronzeWriter.open(place, FEED, token="next", silver=SilverPosition(7, 5))
 
     assert (writer.lost, writer.last, writer.epoch, lost_from(place)) == ((2, 7), 7, 5, [(2, 7)])
-    again = BronzeWriter(place, FEED, token="again", silver=SilverPosition(7, 5))
+    again = BronzeWriter.open(place, FEED, token="again", silver=SilverPosition(7, 5))
     assert (again.lost, again.last, retained_from(place, FEED)) == (None, 7, 0)
     assert feed.land(inserted(2)) == 8
-    BronzeWriter(place, FEED, token="more", silver=SilverPosition(9, 5))
-    BronzeWriter(place, FEED, token="last", silver=SilverPosition(12, 5))
+    BronzeWriter.open(place, FEED, token="more", silver=SilverPosition(9, 5))
+    BronzeWriter.open(place, FEED, token="last", silver=SilverPosition(12, 5))
     assert lost_from(place) == [(2, 7), (9, 12)]
 
 
@@ -124,7 +124,7 @@ def test_what_a_restored_bronze_lacks_is_lost_though_its_log_records_it(tmp_path
     table.restore(table.version() - 3)  # Delta keeps what was recorded since
 
     assert last_position(place, FEED) == retained
-    writer = BronzeWriter(place, FEED, token="next", silver=silver)
+    writer = BronzeWriter.open(place, FEED, token="next", silver=silver)
     behind = max(last, silver.position)
     assert (writer.lost, writer.last, lost_from(place)) == ((retained + 1, behind), behind, [(retained + 1, behind)])
     assert feed.land(inserted(6)) == behind + 1
@@ -137,7 +137,7 @@ def test_a_writer_that_notes_what_is_lost_stops_where_another_lands_meanwhile(
     feed = SqliteCloudFeed(tmp_path, {"foo": {}})
     feed.connect(inserted(1))
     place = feed.places.bronze(FEED)
-    running = BronzeWriter(place, FEED, token="running")
+    running = BronzeWriter.open(place, FEED, token="running")
 
     def noted_late(table: DeltaTable, first: int, last: int) -> None:
         batch = Batch(running.last + 1)
@@ -147,13 +147,13 @@ def test_a_writer_that_notes_what_is_lost_stops_where_another_lands_meanwhile(
 
     monkeypatch.setattr(silverfold.pipelines.landing.writer, "note_lost", noted_late)
     with pytest.raises(Fenced):
-        BronzeWriter(place, FEED, token="next", silver=SilverPosition(9, 1))
+        BronzeWriter.open(place, FEED, token="next", silver=SilverPosition(9, 1))
     assert last_position(place, FEED) == running.last
 
 
 def test_what_is_lost_twice_was_lost_the_first_time(tmp_path: Path):
     place = Places(str(tmp_path)).bronze(FEED)
-    BronzeWriter(place, FEED, token="a")
+    BronzeWriter.open(place, FEED, token="a")
     table = open_table(place)
     for first, last in ((4, 7), (4, 14), (20, 20)):
         note_lost(table, first, last)
@@ -163,7 +163,7 @@ def test_what_is_lost_twice_was_lost_the_first_time(tmp_path: Path):
 def test_a_writer_under_which_bronze_lost_frames_says_so(tmp_path: Path):
     feed = SqliteCloudFeed(tmp_path, {"foo": {}})
     feed.connect(inserted(1))
-    writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="running")
+    writer = BronzeWriter.open(feed.places.bronze(FEED), FEED, token="running")
     for number in range(2):
         batch = Batch(writer.last + 1)
         batch.add([inserted(number)], 1, feed.received_at)
@@ -224,7 +224,7 @@ def test_a_receiver_that_begins_behind_silver_loses_nothing_more(spark: SparkSes
         lose(feed, 1)
 
     found = silver_of(feed.places, ["foo"])
-    writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=found)
+    writer = BronzeWriter.open(feed.places.bronze(FEED), FEED, token="next", silver=found)
     feed.epoch = writer.epoch
     feed.connect(*snapshot_of(1, 5))
     feed.land(inserted(6))
@@ -254,7 +254,7 @@ def test_a_table_that_lags_takes_what_is_left_and_one_that_cannot_be_made_again_
     feed.land(inserted(4))  # which no table has taken
     lose(feed, 2)
 
-    writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=silver_of(feed.places, tables))
+    writer = BronzeWriter.open(feed.places.bronze(FEED), FEED, token="next", silver=silver_of(feed.places, tables))
     feed.epoch = writer.epoch
     feed.connect(*snapshot_of(1, 5), message("three"))
 
@@ -287,7 +287,7 @@ def test_a_skip_is_not_of_a_frame_that_comes_in_the_stead_of_a_lost_one(spark: S
     lose(feed, 1)
 
     found = silver_of(feed.places, ["foo"])
-    writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=found)
+    writer = BronzeWriter.open(feed.places.bronze(FEED), FEED, token="next", silver=found)
 
     assert (found.position, writer.lost) == (bad, (bad, bad))
 
@@ -304,7 +304,7 @@ def test_a_bad_frame_that_bronze_lost_is_one_that_the_table_lacks(spark: SparkSe
         skip(feed.places, FEED, "said", found, now=datetime.now(UTC))
     lose(feed, 1)
 
-    writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=silver_of(feed.places, tables))
+    writer = BronzeWriter.open(feed.places.bronze(FEED), FEED, token="next", silver=silver_of(feed.places, tables))
     feed.epoch = writer.epoch
     now = datetime.fromtimestamp(feed.received_at / SECOND, UTC)
     assert read_status(feed.places, CONNECTOR, feed.feed, now=now).tables[0].fault is None, "what is lost holds nothing"
@@ -321,14 +321,14 @@ def test_a_bad_frame_that_bronze_lost_is_one_that_the_table_lacks(spark: SparkSe
 def test_a_running_build_notices_that_bronze_is_another(spark: SparkSession, tmp_path: Path):
     feed = SqliteCloudFeed(tmp_path, {"foo": {}})
     feed.connect(*snapshot_of(1, 2))
-    running = FeedBuild(lambda: spark, feed.settings, CONNECTOR, feed.feed)
+    running = FeedBuild.open(lambda: spark, feed.settings, CONNECTOR, feed.feed)
     assert run_once(running) == {}
     feed.land(inserted(3))
     feed.land(inserted(4))
     running.refresh()
     lose(feed, 2)
     feed.received_at += SECOND
-    writer = BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=silver_of(feed.places, ["foo"]))
+    writer = BronzeWriter.open(feed.places.bronze(FEED), FEED, token="next", silver=silver_of(feed.places, ["foo"]))
     feed.epoch = writer.epoch
     feed.connect(*snapshot_of(5, 6))
 
@@ -347,10 +347,10 @@ def test_a_build_that_missed_what_is_lost_goes_on_once_a_receiver_has_noted_it(s
     feed.land(message("two"))
     assert feed.build(spark) == {}
     lose(feed, 1)
-    running = FeedBuild(lambda: spark, feed.settings, CONNECTOR, feed.feed)
+    running = FeedBuild.open(lambda: spark, feed.settings, CONNECTOR, feed.feed)
     assert "lacks positions 2 to 2" in str(run_once(running)["said"])
 
-    BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=silver_of(feed.places, ["said"]))
+    BronzeWriter.open(feed.places.bronze(FEED), FEED, token="next", silver=silver_of(feed.places, ["said"]))
     feed.connect(message("three"))
 
     assert run_once(running) == {}
@@ -369,7 +369,7 @@ def test_a_table_that_never_had_what_is_lost_is_rebuilt_and_status_says_what_is_
     status = read_status(feed.places, CONNECTOR, feed.feed, now=now)
     assert (status.landed_position, status.tables[0].state) == (1, "stopped")
 
-    BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=silver_of(feed.places, ["said"]))
+    BronzeWriter.open(feed.places.bronze(FEED), FEED, token="next", silver=silver_of(feed.places, ["said"]))
     feed.tables = {"said": {"channel": "c"}, "foo": {"stored_as_scd_type": 2}}
     feed.connect(message("three"), *snapshot_of(1))
     assert feed.build(spark) == {}
@@ -391,7 +391,7 @@ def test_a_second_loss_does_not_hide_that_a_table_stands_on_another_bronze(spark
     feed.connect(message("other"))  # by a receiver that did not look at silver
 
     found = silver_of(feed.places, ["said"])
-    BronzeWriter(feed.places.bronze(FEED), FEED, token="next", silver=found)
+    BronzeWriter.open(feed.places.bronze(FEED), FEED, token="next", silver=found)
     feed.land(message("more"))
 
     assert feed.build(spark)["said"].error_class == "REPLACED_BRONZE"

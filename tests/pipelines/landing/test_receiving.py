@@ -94,7 +94,7 @@ def outline(places):
 def test_a_receiver_that_cannot_listen_takes_the_feed_from_nobody(places, is_freed):
     async def beside_another():
         other = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
-        writer = BronzeWriter(places.bronze("market"), "market", token="other")
+        writer = BronzeWriter.open(places.bronze("market"), "market", token="other")
         stop, log = asyncio.Event(), structlog.get_logger()
         connector = ScriptedConnector(stopping(stop))
         connector.address = Address("127.0.0.1", other.sockets[0].getsockname()[1])

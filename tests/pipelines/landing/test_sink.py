@@ -110,8 +110,8 @@ def test_a_commit_is_due_by_time_without_more_bytes(place):
 class GatedWriter(BronzeWriter):
     """A writer that stands still until its gate opens."""
 
-    def __init__(self, place):
-        super().__init__(place, "market", token="gated")
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
         self.gate = threading.Event()
 
     def append(self, frames):
@@ -127,7 +127,7 @@ def gated_sink(writer, place, **options):
 
 
 def test_while_the_store_hangs_no_more_than_four_commits_are_taken(place):
-    writer = GatedWriter(place)
+    writer = GatedWriter.open(place, "market", token="gated")
 
     async def run():
         taken = 0
@@ -153,7 +153,7 @@ def test_while_the_store_hangs_no_more_than_four_commits_are_taken(place):
 
 
 def test_empty_bodies_count_against_the_bound_too(place):
-    writer = GatedWriter(place)
+    writer = GatedWriter.open(place, "market", token="gated")
 
     async def run():
         async with gated_sink(writer, place) as sink:
@@ -166,7 +166,7 @@ def test_empty_bodies_count_against_the_bound_too(place):
 
 
 def test_a_caller_cancelled_while_it_waits_for_room_loses_nothing(place):
-    writer = GatedWriter(place)
+    writer = GatedWriter.open(place, "market", token="gated")
 
     async def run():
         async with gated_sink(writer, place) as sink:

@@ -36,7 +36,7 @@ def frames(first: int, count: int) -> pa.Table:
 
 
 def bronze(path: Path, commits: int, each: int) -> BronzeWriter:
-    writer = BronzeWriter(Place(str(path)), "market", token="one")
+    writer = BronzeWriter.open(Place(str(path)), "market", token="one")
     for _ in range(commits):
         writer.append(frames(writer.last + 1, each))
     return writer

@@ -167,7 +167,7 @@ def test_a_receiver_that_starts_again_goes_on_where_it_was(market: Market):
 
 
 def test_a_receiver_that_runs_meanwhile_commits_at_its_second_try(market: Market):
-    writer = BronzeWriter(market.bronze, FEED, token="running")
+    writer = BronzeWriter.open(market.bronze, FEED, token="running")
     market.drop()
     rows = Batch(20)
     rows.add([mark("opened")], 3, 1_700_000_000_000_000)

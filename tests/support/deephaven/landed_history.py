@@ -148,7 +148,7 @@ class LandedHistory:
 
     def land(self, place: Place, feed: str, *, received_at: int = 1_700_000_000_000_000) -> int:
         """Commit the frames appended since the last call, in commits of a receiver's size; return the last position."""
-        writer = BronzeWriter(place, feed, token="history")
+        writer = BronzeWriter.open(place, feed, token="history")
         batch = Batch(writer.last + 1)
         for epoch, frame in self.frames:
             stream = self.streams.get(frame.stream or "", frame.stream)

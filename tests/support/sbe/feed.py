@@ -83,7 +83,7 @@ class SbeFeed:
     def land_frames(self, *frames: Frame) -> int:
         """Land an epoch of any frames; return the position of the last."""
         self._epoch += 1
-        writer = BronzeWriter(self.places.bronze(FEED), FEED, token="test")
+        writer = BronzeWriter.open(self.places.bronze(FEED), FEED, token="test")
         batch = Batch(writer.last + 1)
         batch.add([mark("opened"), *frames], self._epoch, 1_700_000_000_000_000)
         writer.append(batch.prepare().table)

@@ -91,7 +91,7 @@ class SqliteCloudFeed:
 
     def land(self, *frames: Frame) -> int:
         """Land frames; return the position of the last."""
-        writer = BronzeWriter(self.places.bronze(FEED), FEED, token="test")
+        writer = BronzeWriter.open(self.places.bronze(FEED), FEED, token="test")
         batch = Batch(writer.last + 1)
         batch.add(list(frames), self.epoch, self.received_at)
         writer.append(batch.prepare().table)

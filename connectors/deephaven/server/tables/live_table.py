@@ -19,11 +19,11 @@ from silverfold.conf.errors import LocalProtocolError
 from silverfold.connectors.deephaven.protocol.types import TYPES, ColumnType
 from silverfold.connectors.deephaven.server.tables.cells import to_arrow, to_python
 from silverfold.connectors.deephaven.server.tables.rowkeys import Longs
-from silverfold.connectors.deephaven.server.tables.rows import Delta, Rows, Snapshot
+from silverfold.connectors.deephaven.server.tables.rows import NetChange, Rows, Snapshot
 from silverfold.connectors.deephaven.server.tables.storage import Storage
 from silverfold.connectors.deephaven.server.tables.table_update import TableUpdate
 
-Listener: TypeAlias = Callable[[Delta], None]
+Listener: TypeAlias = Callable[[NetChange], None]
 Detach: TypeAlias = Callable[[], None]
 
 ROW_KEY = "_row_key"
@@ -151,8 +151,8 @@ class LiveTable:
                 for listener, _ in list(self._listeners.values()):
                     listener(delta)
 
-    def _delta(self, update: TableUpdate, before: Rows) -> Delta:
-        return Delta(
+    def _delta(self, update: TableUpdate, before: Rows) -> NetChange:
+        return NetChange(
             update=self._updates,
             removed=update.removed,
             added=self._storage.read(update.added, self.columns),

@@ -51,7 +51,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, eq=False)
-class Delta:
+class NetChange:
     """The net effect of one atomic update: rows removed, then rows added, then rows modified.
 
     Args:

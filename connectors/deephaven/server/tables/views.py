@@ -17,7 +17,7 @@ from silverfold.connectors.deephaven.server.filters.filters import bind_filter
 from silverfold.connectors.deephaven.server.tables.cells import to_python
 from silverfold.connectors.deephaven.server.tables.live_table import Detach, LiveTable
 from silverfold.connectors.deephaven.server.tables.rowkeys import Longs
-from silverfold.connectors.deephaven.server.tables.rows import Delta, Rows
+from silverfold.connectors.deephaven.server.tables.rows import NetChange, Rows
 
 
 class View(LiveTable):
@@ -59,10 +59,10 @@ class _Where(View):
         super().__init__(table)
         self._filter = bind_filter(filter, table.columns)
         with table.pause_updates():
-            self._follow(Delta(0, _NONE, table.snapshot().rows, table.read(_NONE), {}, table.read(_NONE)))
+            self._follow(NetChange(0, _NONE, table.snapshot().rows, table.read(_NONE), {}, table.read(_NONE)))
             self._detach = table.listen(self._follow)
 
-    def _follow(self, delta: Delta) -> None:
+    def _follow(self, delta: NetChange) -> None:
         now, held = self._filter.mask(delta.modified), self._storage.holds(delta.modified.keys)
         removed = delta.removed[self._storage.holds(delta.removed)]
         with self.update() as update:
@@ -87,10 +87,10 @@ class _LastBy(View):
         self._shown: dict[Hashable, tuple[int, int]] = {}
         """Per group, its own row key and that of its last row."""
         with table.pause_updates():
-            self._follow(Delta(0, _NONE, table.snapshot().rows, table.read(_NONE), {}, table.read(_NONE)))
+            self._follow(NetChange(0, _NONE, table.snapshot().rows, table.read(_NONE), {}, table.read(_NONE)))
             self._detach = table.listen(self._follow)
 
-    def _follow(self, delta: Delta) -> None:
+    def _follow(self, delta: NetChange) -> None:
         touched: dict[Hashable, None] = dict.fromkeys(self._remove_from_group(key) for key in delta.removed.tolist())
         for rows in (delta.modified, delta.added):
             for key, group in zip(rows.keys.tolist(), self._groups(rows), strict=True):

@@ -11,7 +11,7 @@ from silverfold.connectors.common.rate import Rate, change_steadily
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.deephaven.server.random_values import random_like
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
-from silverfold.connectors.deephaven.server.tables.rows import Delta
+from silverfold.connectors.deephaven.server.tables.rows import NetChange
 from silverfold.connectors.deephaven.server.workload import Changer
 
 COLUMNS = {name.lower(): name for name in TYPES}
@@ -60,7 +60,7 @@ def test_another_seed_makes_another_sequence() -> None:
 
 def test_updates_add_modify_and_remove_several_rows_each() -> None:
     table = filled(200)
-    deltas: list[Delta] = []
+    deltas: list[NetChange] = []
     table.listen(deltas.append)
     changer = Changer(table, 1)
     counts = [changer.change() for _ in range(100)]
@@ -75,7 +75,7 @@ def test_updates_add_modify_and_remove_several_rows_each() -> None:
 
 def test_some_row_keys_are_removed_and_used_again() -> None:
     table = filled(50)
-    deltas: list[Delta] = []
+    deltas: list[NetChange] = []
     table.listen(deltas.append)
     changer = Changer(table, 1)
     for _ in range(100):
@@ -151,7 +151,7 @@ def test_numbered_columns_name_one_row_for_good() -> None:
     table = LiveTable({"Id": "Long", "Sym": "String"})
     with table.update() as update:
         update.add([{"Id": number, "Sym": "A"} for number in (7, 5, 6)])
-    deltas: list[Delta] = []
+    deltas: list[NetChange] = []
     table.listen(deltas.append)
     changer = Changer(table, 1, numbered=["Id"])
     for _ in range(60):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from silverfold.conf.errors import InvalidValue, LocalProtocolError
 from silverfold.connectors.deephaven.server.tables.cells import to_python
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
-from silverfold.connectors.deephaven.server.tables.rows import Delta, Rows
+from silverfold.connectors.deephaven.server.tables.rows import NetChange, Rows
 from silverfold.connectors.deephaven.server.tables.table_update import TableUpdate
 from tests.support.polling import wait_until
 
@@ -68,8 +68,8 @@ def values(rows: Rows) -> dict[str, list[object]]:
     return {name: to_python(rows.types[name], cells) for name, cells in rows.columns.items()}
 
 
-def deltas_of(table: LiveTable, *before: str) -> list[Delta]:
-    deltas: list[Delta] = []
+def deltas_of(table: LiveTable, *before: str) -> list[NetChange]:
+    deltas: list[NetChange] = []
     table.listen(deltas.append, before=before)
     return deltas
 
@@ -289,7 +289,7 @@ def test_a_listener_hears_every_update_after_its_snapshot_exactly_once() -> None
     writer.start()
     try:
         for _ in range(50):
-            deltas: list[Delta] = []
+            deltas: list[NetChange] = []
             snapshot, detach = table.listen_from(deltas.append, ["n"])
             wait_until(lambda deltas=deltas: len(deltas) >= 3, "three updates", pause=0)
             detach()
@@ -302,7 +302,7 @@ def test_a_listener_hears_every_update_after_its_snapshot_exactly_once() -> None
 
 def test_a_detached_listener_hears_nothing() -> None:
     table = quotes()
-    deltas: list[Delta] = []
+    deltas: list[NetChange] = []
     detach = table.listen(deltas.append)
     detach()
     with table.update() as update:
@@ -330,7 +330,7 @@ def test_updates_do_what_a_dictionary_does_and_deltas_lead_from_state_to_state(
     model: dict[int, int] = {}
     replayed: dict[int, int] = {}
 
-    def replay(delta: Delta) -> None:
+    def replay(delta: NetChange) -> None:
         for key in delta.removed.tolist():
             del replayed[key]
         for rows, exists in ((delta.added, False), (delta.modified, True)):
