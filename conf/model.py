@@ -105,6 +105,7 @@ class Expectation(Strict):
 
 
 UNEXPLAINED: Final = "unexplained"
+LATE_PARTIAL: Final = "late_partial"
 """Reason in the side table for an update that waits for its row."""
 
 
@@ -178,8 +179,8 @@ class Table(Strict):
     @field_validator("expect")
     @classmethod
     def _no_rule_is_called_as_a_reason_is(cls, rules: dict[str, Expectation]) -> dict[str, Expectation]:
-        if UNEXPLAINED in rules:
-            raise ValueError(f"no rule can be called {UNEXPLAINED}: so is why updates without row are kept aside")
+        for taken in {UNEXPLAINED, LATE_PARTIAL}.intersection(rules):
+            raise ValueError(f"no rule can be called {taken}: so is why changes of rows are kept aside")
         return rules
 
 

@@ -55,7 +55,8 @@ def status(
     Exit code 3 when a feed, or a table, cannot be read now; the others are shown.
 
     A table is *degraded* when it went on without frames that cannot be decoded: until a snapshot passes them, for good
-    where there are none.
+    where there are none. Or when a change came late among partial updates of a row, and has no place: until a whole row
+    comes.
     """
     from silverfold.pipelines.reading.status import Status  # noqa: PLC0415 - --help must not load what jobs run on
 
@@ -146,7 +147,10 @@ def _problems(feed: FeedStatus, table: TableStatus) -> Iterator[Text]:
     if table.built_otherwise is not None:
         otherwise = f"{table.table}: its next cut holds: {table.built_otherwise}"
         yield Text(f"{otherwise}: run `silverfold rebuild {feed.feed} {table.table}`", "yellow")
-    if table.degraded:
+    if table.degraded_keys:
+        late = f"{table.table}: degraded: changes of {table.degraded_keys} keys came late among partial updates"
+        yield Text(f"{late}; a whole row of a key ends it", "yellow")
+    if table.skipped_positions:
         left_out = positions(table.skipped_positions)
         yield Text(f"{table.table}: degraded: went on without {left_out}", "yellow")
 

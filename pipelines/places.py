@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from silverfold.conf.model import UNEXPLAINED
+from silverfold.conf.model import LATE_PARTIAL, UNEXPLAINED
 
 if TYPE_CHECKING:
     from silverfold.conf.model import Settings
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 REASONS: Final = "_reasons"
 
-__all__ = ["REASONS", "UNEXPLAINED"]
+__all__ = ["LATE_PARTIAL", "REASONS", "UNEXPLAINED"]
 
 
 def history_of(table: str) -> str:

@@ -107,10 +107,11 @@ def within(bounds: Mapping[str, tuple[int, int]]) -> Column:
     return reduce(and_, limits, F.lit(True))
 
 
-def newer(changes: DataFrame, rows: DataFrame, tombstones: DataFrame | None) -> DataFrame:
-    """Return the changes that follow, in the order of ``sequence``, the last applied change of their key. Lazy.
+def mark_late(changes: DataFrame, rows: DataFrame, tombstones: DataFrame | None) -> DataFrame:
+    """Add ``late`` to changes: whether one of their key that follows in ``sequence`` was applied before. Lazy.
 
-    A delete equal to its own tombstone is retained: its cut may be repeated.
+    A delete equal to its own tombstone is not late: its cut may be repeated. Also adds ``applied``, the position of the
+    key's existing row; NULL without one.
 
     Args:
         rows: ``key`` and ``position`` of the existing rows.
@@ -123,4 +124,4 @@ def newer(changes: DataFrame, rows: DataFrame, tombstones: DataFrame | None) -> 
         known = known.join(newest, "key", "left")
         same = (F.col("sequence") == F.col("deleted")) & (F.col("op") == DELETE)
         late |= F.coalesce((F.col("sequence") <= F.col("deleted")) & ~same, F.lit(False))
-    return known.where(~late).drop("applied", "deleted")
+    return known.withColumn("late", late).drop("deleted")

@@ -22,7 +22,7 @@ from silverfold.conf.names import folded
 from silverfold.pipelines.applying.decode import DecodedCut
 from silverfold.pipelines.applying.fold_cut import FoldedCut
 from silverfold.pipelines.applying.fold_statistics import counted
-from silverfold.pipelines.places import REASONS, UNEXPLAINED
+from silverfold.pipelines.places import LATE_PARTIAL, REASONS, UNEXPLAINED
 from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, compute_all, struct_type
 from silverfold.transforms.complete_rows import completed, row_after
 from silverfold.transforms.existing_rows import by_keys, snapshot_by_keys, with_taken
@@ -55,8 +55,8 @@ def check_cut(decoded: DecodedCut, folded: FoldedCut) -> CheckedCut:
         DuplicateKey, NullKey: Two rows share one of the table's keys, or a row has a NULL in its key.
         ExpectationFailed: A row fails a rule whose action is ``fail``, or a rule cannot be evaluated for it.
     """
-    if not decoded.completes and folded.pending is None:
-        return CheckedCut(_uncompleted_rows(decoded, folded), None, folded.notes)
+    if not decoded.completes:
+        return CheckedCut(_uncompleted_rows(decoded, folded), _incomplete_rows(decoded, folded), folded.notes)
     results = _result_rows(decoded, folded)
     try:
         rows = decoded.cached(with_failed_rules(results, decoded.silver.rules, decoded.later))
@@ -68,7 +68,7 @@ def check_cut(decoded: DecodedCut, folded: FoldedCut) -> CheckedCut:
         raise
     _refuse(decoded, counts)
     out = is_quarantined(decoded.silver.rules)
-    side_rows = _side_rows(decoded, rows.where(out), folded.pending, counts)
+    side_rows = _side_rows(decoded, folded, rows.where(out), counts)
     written = rows.where(~out) if decoded.cut.replaces else _without_unchanged_side_rows(rows, out)
     return CheckedCut(_flatten(decoded, written), side_rows, {**folded.notes, **counts})
 
@@ -173,20 +173,33 @@ def _evaluation_error(decoded: DecodedCut, rows: DataFrame, rules: Sequence[Rule
 
 
 def _side_rows(
-    decoded: DecodedCut, failing: DataFrame, pending: DataFrame | None, counts: Mapping[str, int]
+    decoded: DecodedCut, folded: FoldedCut, failing: DataFrame, counts: Mapping[str, int]
 ) -> DataFrame | None:
     """Return the new contents of the side table; None if there are none and were none before."""
     has_quarantined = any(
         f"failed.{rule.name}" in counts for rule in decoded.silver.rules if rule.action == "quarantine"
     )
-    if decoded.side_rows is None and pending is None and not has_quarantined:
+    incomplete = _incomplete_rows(decoded, folded)
+    if decoded.side_rows is None and incomplete is None and not has_quarantined:
         return None
     unsent = F.lit(None).cast("array<string>").alias(PRESENT)
     rows = failing.select("after.*", F.col("position").alias(POSITION), unsent, F.col(FAILED).alias(REASONS))
-    if pending is None:
-        return rows
-    reasons = F.array(F.lit(UNEXPLAINED)).alias(REASONS)
-    return rows.unionByName(net_rows(pending, reasons, position="position").drop(OP), allowMissingColumns=True)
+    return rows if incomplete is None else rows.unionByName(incomplete, allowMissingColumns=True)
+
+
+def _incomplete_rows(decoded: DecodedCut, folded: FoldedCut) -> DataFrame | None:
+    """Return the side-table rows that are not rows of the source: pending updates, and marks of degraded keys."""
+    found: list[DataFrame] = []
+    if folded.pending is not None:
+        reasons = F.array(F.lit(UNEXPLAINED)).alias(REASONS)
+        found.append(net_rows(folded.pending, reasons, position="position").drop(OP))
+    if folded.degraded is not None:
+        reasons = F.array(F.lit(LATE_PARTIAL)).alias(REASONS)
+        position, unsent = F.col("position").alias(POSITION), F.lit(None).cast("array<string>").alias(PRESENT)
+        others = [field for field in decoded.row if field.name not in decoded.key.names]
+        unknown = (F.lit(None).cast(field.dataType).alias(field.name) for field in others)
+        found.append(folded.degraded.select("key.*", *unknown, position, unsent, reasons))
+    return reduce(DataFrame.unionByName, found) if found else None
 
 
 def _flatten(decoded: DecodedCut, rows: DataFrame) -> DataFrame:

@@ -1,7 +1,8 @@
 """Fold the changes of a cut: one net change per key, the existing rows at those keys, and unexplained changes.
 
 For source-ordered sources, late changes lose, deletes are remembered, and an update without an existing row is pending
-in the side table until its row arrives.
+in the side table until its row arrives. Where updates are partial, a late change cannot be placed, since a row
+has one position for all its columns: the side table marks its key, until a whole row of the key comes.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from pyspark.sql import types as T
 from silverfold.conf.errors import ApplyError, DuplicateKey, StoreUnavailable, Unexplained
 from silverfold.pipelines.applying.decode import DecodedCut
 from silverfold.pipelines.applying.fold_statistics import FoldStatistics, counted, statistics_of
-from silverfold.pipelines.places import REASONS, UNEXPLAINED
+from silverfold.pipelines.places import LATE_PARTIAL, REASONS, UNEXPLAINED
 from silverfold.pipelines.store import skipping_bounds
 from silverfold.pipelines.verifying.silver_rows import SilverRows
 from silverfold.transforms.changes import DELETE, UPDATE, as_struct, complete, from_arrow
 from silverfold.transforms.consistency import OP_HISTORY, UPDATES_WITHOUT_ROW, op_code, unexplained
-from silverfold.transforms.existing_rows import FEW, by_key, existing, newer, within
+from silverfold.transforms.existing_rows import FEW, by_key, existing, mark_late, within
 from silverfold.transforms.fold import fold
 from silverfold.transforms.key_moves import resolve
 from silverfold.transforms.merge import POSITION, PRESENT
@@ -41,6 +42,8 @@ class FoldedCut:
             `transforms.complete_rows.completed` takes; None for any other cut.
         changes: All changes, including formerly pending ones: the input for the history.
         pending: Net changes that are pending until their row arrives; None without any.
+        degraded: ``key`` and ``position`` of the last late change of rows that partial updates may have completed;
+            None without any.
         moves: Some changes move rows to other keys.
         partial: Net changes may be partial updates.
         bounds: Smallest and largest value of key columns, both inclusive, for skipping files of the table.
@@ -52,6 +55,7 @@ class FoldedCut:
     before: DataFrame | None
     changes: DataFrame
     pending: DataFrame | None = None
+    degraded: DataFrame | None = None
     moves: bool = False
     partial: bool = True
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -96,8 +100,9 @@ class _Folding:
         changes = decoded.changes if self._pending is None else decoded.changes.unionByName(self._pending)
         if self._by_sequence or self._silver.conf.keeps_history:
             changes = decoded.cached(changes)
-        in_time, before = self._drop_late(changes)
+        in_time, late, before = self._split_late(changes)
         net = decoded.cached(self._fold(in_time))
+        late_count = 0 if late is None else late.count()
         found = self._statistics(net)
         bounds, few = _skipping_bounds(decoded, found.bounds), found.changes <= FEW
         if found.moves:
@@ -117,25 +122,31 @@ class _Folding:
             before=before if decoded.completes else None,
             changes=changes,
             pending=_net(updates_without_row, position) if has_pending else None,
+            degraded=_degraded_keys(decoded, late if late_count else None, net),
             moves=found.moves > 0,
             partial=found.partial > 0 or found.moves > 0,
             bounds=bounds,
             few=few,
-            notes={**decoded.statistics.counters, **notes},
+            notes={**decoded.statistics.counters, **notes, **({LATE_PARTIAL: late_count} if late_count else {})},
         )
 
-    def _drop_late(self, changes: DataFrame) -> tuple[DataFrame, DataFrame | None]:
+    def _split_late(self, changes: DataFrame) -> tuple[DataFrame, DataFrame | None, DataFrame | None]:
         """Drop late changes: folded with later ones, their values would pass for new.
 
-        Also returns the existing rows at all the changes' keys, as looked up.
+        Also returns those among them that may have been part of an existing row, and the existing rows at all the
+        changes' keys. A second copy of a change may be among them: only that of a row's last change is known as one.
         """
         decoded = self._decoded
         if not self._by_sequence or decoded.nothing_before:
-            return changes, None
+            return changes, None, None
         before = _rows_before(decoded, changes, bounds={}, few=decoded.is_small)
-        return newer(
-            changes, before, None if decoded.tombstones is None else by_key(decoded.tombstones, decoded.key)
-        ), before
+        deleted = None if decoded.tombstones is None else by_key(decoded.tombstones, decoded.key)
+        marked = mark_late(changes, before, deleted)
+        in_time = marked.where(~F.col("late")).drop("late", "applied")
+        if not self._silver.connector.has_partial_updates:
+            return in_time, None, before
+        missed = F.col("late") & (F.col("sequence") < F.col("applied"))
+        return in_time, decoded.cached(marked.where(missed)), before
 
     def _fold(self, changes: DataFrame) -> DataFrame:
         """Fold, by the cheaper method where no update can be partial."""
@@ -205,11 +216,35 @@ def _net(changes: DataFrame, position: str = "frame_seq") -> DataFrame:
     return changes.select("key", "op", F.col(position).alias("position"), "row", "present")
 
 
+def _is_partial() -> Column:
+    return (F.col("op") == UPDATE) & F.col("present").isNotNull()
+
+
+def _degraded_keys(decoded: DecodedCut, late: DataFrame | None, net: DataFrame) -> DataFrame | None:
+    """Return the keys whose rows may lack values of late changes; None without any.
+
+    A whole row or a delete that is newer than the change ends it, and so does a snapshot.
+    """
+    known = None if decoded.side_rows is None else by_key(_side_rows_by(decoded.side_rows, LATE_PARTIAL), decoded.key)
+    if late is not None:
+        late = late.select("key", F.col("sequence").alias("position"))
+        known = late if known is None else known.unionByName(late)
+    if known is None or decoded.cut.replaces:
+        return None
+    whole = net.where(~_is_partial()).select("key", F.col("sequence").alias("renewed"))
+    degraded = known.groupBy("key").agg(F.max("position").alias("position")).join(whole, "key", "left")
+    return degraded.where(F.col("renewed").isNull() | (F.col("renewed") < F.col("position"))).drop("renewed")
+
+
+def _side_rows_by(side_rows: DataFrame, reason: str) -> DataFrame:
+    return side_rows.where(F.array_contains(REASONS, reason))
+
+
 def _pending_changes(decoded: DecodedCut) -> DataFrame | None:
     """Return the pending updates as change rows, without those whose row can no longer arrive."""
     if decoded.side_rows is None:
         return None
-    pending = decoded.side_rows.where(F.array_contains(REASONS, UNEXPLAINED))
+    pending = _side_rows_by(decoded.side_rows, UNEXPLAINED)
     horizon = decoded.silver.decoder.tombstone_horizon(decoded.context, decoded.cut, decoded.silver.conf)
     remaining = pending if horizon is None else pending.alias("t").where(f"NOT ({horizon})")
     return complete(
@@ -280,7 +315,8 @@ def _keys_named(changes: DataFrame) -> DataFrame:
 
 def _failing_rows(decoded: DecodedCut) -> DataFrame | None:
     """Return the complete rows of the side table: they exist at the source but fail the table's rules. Lazy."""
-    return None if decoded.side_rows is None else decoded.side_rows.where(~F.array_contains(REASONS, UNEXPLAINED))
+    own_reasons = F.array(F.lit(UNEXPLAINED), F.lit(LATE_PARTIAL))
+    return None if decoded.side_rows is None else decoded.side_rows.where(~F.arrays_overlap(REASONS, own_reasons))
 
 
 def _mark_existing(net: DataFrame, before: DataFrame) -> DataFrame:

@@ -31,6 +31,7 @@ from silverfold.pipelines.storage.cuts import CutRow, built_otherwise, emptied_s
 from silverfold.pipelines.storage.silver_position import NO_POSITION, SilverPosition, silver_position
 from silverfold.pipelines.store import count_rows, is_emptied, naming_the_store, open_table
 from silverfold.pipelines.upkeep.beginnings import begins_at
+from silverfold.pipelines.verifying.silver_rows import degraded_rows
 
 
 class TableState(StrEnum):
@@ -101,9 +102,12 @@ class TableStatus(_Report):
     """Null if there is no table, or its files lack statistics."""
     last_cut: LastCut | None
     degraded: bool = False
-    """The table continued without frames that cannot be decoded: its rows may differ from the source's."""
+    """The table continued without frames that cannot be decoded, or has `degraded_keys`: its rows may differ from the
+    source's."""
     skipped_positions: tuple[int, ...] = ()
     """Those frames; none unless ``degraded``. A snapshot that passes them ends it."""
+    degraded_keys: int = 0
+    """Keys whose rows may lack a late change, in a table of partial updates; a whole row of the key ends it."""
     versions: int | None = None
     """Versions in the table's history, ended ones included; null without a history, or if its files lack statistics."""
     tombstones: int | None = None
@@ -202,6 +206,7 @@ class Built:
     versions: int | None = None
     tombstones: int | None = None
     side_count: int | None = 0
+    degraded_keys: int = 0
     begins_at: int = 0
     otherwise: str | None = None
     lacking: Sequence[tuple[int, int]] = ()
@@ -285,12 +290,18 @@ def read_built(
             versions=counts.get("history"),
             tombstones=counts.get("tombstones"),
             side_count=0 if companions["aside"].counts is None else counts["aside"],
+            degraded_keys=_degraded_keys(places, connector, feed, table, opened.version()),
             begins_at=begins,
             otherwise=_missing_part(place, opened, companions)
             or built_otherwise(places, connector, feed, table, feed.tables[table].keys),
             lacking=losses_of(places, connector, feed, table).lacking,
             emptied=emptied_since_whole(places, feed.name, table),
         )
+
+
+def _degraded_keys(places: Places, connector: Connector, feed: Feed, table: str, version: int) -> int:
+    found = degraded_rows(places, feed.name, table, version) if connector.source_ordered else None
+    return 0 if found is None else found.num_rows
 
 
 def _missing_part(place: Place, opened: DeltaTable, companions: Mapping[Part, Companion]) -> str | None:
@@ -327,8 +338,9 @@ def table_status(
         lag_seconds=max(0.0, (now - oldest).total_seconds()) if oldest else 0.0,
         rows=built.rows,
         last_cut=_last_cut(built.last_cut),
-        degraded=bool(skipped),
+        degraded=bool(skipped or built.degraded_keys),
         skipped_positions=skipped,
+        degraded_keys=built.degraded_keys,
         versions=built.versions,
         tombstones=built.tombstones,
         begins_at_position=built.begins_at or None,

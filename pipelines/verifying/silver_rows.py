@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from silverfold.conf.names import folded
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan, spans
-from silverfold.pipelines.places import REASONS, UNEXPLAINED, Place, Places
+from silverfold.pipelines.places import LATE_PARTIAL, REASONS, UNEXPLAINED, Place, Places
 from silverfold.pipelines.storage.companions import companion
 from silverfold.pipelines.store import naming_the_store
 
@@ -44,8 +44,17 @@ def failing_rows(places: Places, feed: str, table: str, version: int) -> pa.Tabl
     found = read_side_table(places, feed, table, version)
     if found is None:
         return None
-    is_complete = [UNEXPLAINED not in reasons for reasons in found[REASONS].to_pylist()]
+    is_complete = [{UNEXPLAINED, LATE_PARTIAL}.isdisjoint(reasons) for reasons in found[REASONS].to_pylist()]
     return found.filter(pa.array(is_complete, pa.bool_()))
+
+
+def degraded_rows(places: Places, feed: str, table: str, version: int) -> pa.Table | None:
+    """Return the rows of the side table that mark degraded keys; None for none. Raises as `failing_rows`."""
+    found = read_side_table(places, feed, table, version)
+    if found is None:
+        return None
+    marked = found.filter(pa.array([LATE_PARTIAL in reasons for reasons in found[REASONS].to_pylist()], pa.bool_()))
+    return marked if marked.num_rows else None
 
 
 def without_reasons(failing: pa.Table | None) -> str | None:

@@ -14,8 +14,10 @@ The models here are printed by ``silverfold verify --json``: their names and mea
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
@@ -40,7 +42,7 @@ from silverfold.pipelines.upkeep.beginnings import begins_at, history_begins_at
 from silverfold.pipelines.verifying.compare import Comparison, as_stored, compare, shown
 from silverfold.pipelines.verifying.reference_fold import BronzeFold, Expected, LandedTable, fold_bronze
 from silverfold.pipelines.verifying.reference_history import HistoryFold, fold_history
-from silverfold.pipelines.verifying.silver_rows import SilverRows, failing_rows, without_reasons
+from silverfold.pipelines.verifying.silver_rows import SilverRows, degraded_rows, failing_rows, without_reasons
 
 ROWS_AT_ONCE: Final = 500_000
 """Rows of a table held in memory at a time, as well as the expected ones: one to two kilobytes each."""
@@ -122,6 +124,33 @@ class Verification(_Report):
     tables: tuple[TableVerification, ...]
 
 
+class LeftOut(NamedTuple):
+    """Rows that are not compared."""
+
+    names: Sequence[str] = ()
+    """The source's key columns."""
+    keys: frozenset[Key] = frozenset()
+
+    def key(self, row: Mapping[str, Any]) -> Key:
+        """Return a row's key."""
+        return tuple(row.get(name) for name in self.names)
+
+    def drop(self, expected: Expected) -> Expected:
+        """Return the other rows expected."""
+        if not self.keys:
+            return expected
+        return replace(expected, rows=[row for row in expected.rows if self.key(row) not in self.keys])
+
+    def drop_found(self, found: pa.Table) -> pa.Table:
+        """Return the other rows found."""
+        if not self.keys:
+            return found
+        return found.filter(pa.array([self.key(row) not in self.keys for row in found.to_pylist()], pa.bool_()))
+
+
+NOTHING_LEFT_OUT: Final = LeftOut()
+
+
 class Silver(NamedTuple):
     """A silver table at one version."""
 
@@ -149,7 +178,13 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
         other = built_otherwise(places, connector, feed, table, fold.keys)
         if other is not None:
             return unknown(table, other, silver)
-        found = _compare_spans(table, fold, silver, placed=placed, reason=_limits(since, landed.losses.lacking))
+        limits = _limits(since, landed.losses.lacking)
+        degraded = _degraded(places, connector, feed, table, silver)
+        if degraded.keys:
+            why = "changes came late among partial updates, and no whole row since"
+            late = f"{len(degraded.keys)} keys are not compared: {why}"
+            limits = "; ".join(filter(None, [limits, late]))
+        found = _compare_spans(table, fold, silver, placed=placed, reason=limits, left_out=degraded)
     except (PositionGap, WireError, ProtocolError) as error:
         other = built_otherwise(places, connector, feed, table, feed.tables[table].keys)
         return unknown(table, other or _explain(error, landed.losses), silver)
@@ -204,16 +239,35 @@ def _explain(error: Exception, losses: Losses) -> str:
 
 
 def _compare_spans(
-    table: str, fold: BronzeFold | HistoryFold, silver: Silver, *, placed: bool = False, reason: str | None
+    table: str,
+    fold: BronzeFold | HistoryFold,
+    silver: Silver,
+    *,
+    placed: bool = False,
+    reason: str | None,
+    left_out: LeftOut = NOTHING_LEFT_OUT,
 ) -> TableVerification:
-    """Compare a table with the rows expected from bronze, `ROWS_AT_ONCE` at a time if possible."""
+    """Compare a table with the rows expected from bronze, `ROWS_AT_ONCE` at a time if possible.
+
+    Args:
+        left_out: Rows that are not compared.
+    """
     own_names = {folded(name): name for name in silver.rows.names}
     keys = [own_names.get(folded(name), name) for name in fold.keys]
     try:
         spans = silver.rows.spans(keys, ROWS_AT_ONCE) if fold.has_spans else [EVERY_KEY]
-        return compare_table(table, fold.expected, silver, keys=keys, spans=spans, placed=placed, reason=reason)
+        compared = partial(compare_table, table, fold.expected, silver, placed=placed, reason=reason, left_out=left_out)
+        return compared(keys=keys, spans=spans)
     except NotBySpans:
-        return compare_table(table, fold.expected, silver, placed=placed, reason=reason)
+        return compared()
+
+
+def _degraded(places: Places, connector: Connector, feed: Feed, table: str, silver: Silver) -> LeftOut:
+    marked = degraded_rows(places, feed.name, table, silver.rows.version) if connector.source_ordered else None
+    if marked is None:
+        return NOTHING_LEFT_OUT
+    names = connector.reference(feed, table).keys
+    return LeftOut(names, frozenset(LeftOut(names).key(row) for row in marked.to_pylist()))
 
 
 def _limits(since: int, lost: Sequence[Range]) -> str | None:
@@ -261,6 +315,7 @@ def compare_table(
     spans: Sequence[KeySpan] = (EVERY_KEY,),
     placed: bool = False,
     reason: str | None = None,
+    left_out: LeftOut = NOTHING_LEFT_OUT,
 ) -> TableVerification:
     """Compare expected rows with silver's; return the result.
 
@@ -270,6 +325,7 @@ def compare_table(
         spans: Compared one after another.
         placed: Compare ``_position`` too. A state table has this column, but its value is not part of the state: a
             snapshot leaves equal rows as they are.
+        left_out: Rows that are not compared.
 
     Raises:
         NotBySpans: The rows cannot be divided into these spans.
@@ -278,7 +334,7 @@ def compare_table(
     for span in spans:
         rows, found = expected(span).renamed_as(silver.rows.names), silver.rows.table(keys, span)
         try:
-            result = result.plus(_compare_rows(rows, found, placed=placed))
+            result = result.plus(_compare_rows(left_out.drop(rows), left_out.drop_found(found), placed=placed))
         except TypeError:  # such keys cannot be ordered
             message = "its keys are of another type than those of the source: run silverfold rebuild"
             return unknown(table, message, silver, Verdict.DIFFERENT)

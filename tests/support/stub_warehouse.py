@@ -35,12 +35,14 @@ class StubWarehouse:
     def started(self, **settings: Any) -> FeedBuild:
         """Land all frames; return the build of a new process with these table settings."""
         self.history.land()
-        table = StubTable(source="T", **settings)
-        feed = Feed(FEED, FEED, "unused", StubOptions(), {STREAM: table})
         local = load_settings(None, "local", {}).model_copy(update={"warehouse": self.places.warehouse})
-        build = FeedBuild.open(lambda: self.spark, local, self.connector, feed)
+        build = FeedBuild.open(lambda: self.spark, local, self.connector, self.feed(**settings))
         build.refresh()
         return build
+
+    def feed(self, **settings: Any) -> Feed:
+        """Return the feed with these table settings."""
+        return Feed(FEED, FEED, "unused", StubOptions(), {STREAM: StubTable(source="T", **settings)})
 
     def rows(self) -> dict[int, tuple[Any, ...]]:
         """Return the silver rows by ``k``."""
