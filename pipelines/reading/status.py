@@ -5,33 +5,24 @@ The models here are printed by ``silverfold status --json``: their names and mea
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from deltalake import DeltaTable
 from pydantic import BaseModel, ConfigDict
 
 from silverfold.conf.errors import PositionGap
 from silverfold.conf.model import CutLimits
 from silverfold.conf.text import in_one_line
 from silverfold.connectors.base import Connector, Feed
-from silverfold.pipelines.holding.quarantine_log import Hold, HoldState, quarantined
+from silverfold.pipelines.holding.quarantine_log import Hold, HoldState
 from silverfold.pipelines.landing.bronze import last_position, read_small_columns
 from silverfold.pipelines.landing.bronze_table import lost_from, retained_from
-from silverfold.pipelines.landing.losses import losses_of, was_replaced
-from silverfold.pipelines.landing.ranges import is_inside
-from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.places import Places
 from silverfold.pipelines.planning.plan import Plan, Planner, State
 from silverfold.pipelines.planning.rules import StreamRules
+from silverfold.pipelines.reading.built import Built, read_built
 from silverfold.pipelines.reading.connection_log import CLOSED, Mark, epoch_marks
-from silverfold.pipelines.storage.companions import EMPTIED, GONE, Companion, Part, companion_of
-from silverfold.pipelines.storage.cuts import CutRow, built_otherwise, emptied_since_whole, last_cuts, newest_note
-from silverfold.pipelines.storage.silver_position import NO_POSITION, SilverPosition, silver_position
-from silverfold.pipelines.store import count_rows, is_emptied, naming_the_store, open_table
-from silverfold.pipelines.upkeep.beginnings import begins_at
-from silverfold.pipelines.verifying.silver_rows import degraded_rows
+from silverfold.pipelines.storage.cuts import CutRow, last_cuts
 
 
 class TableState(StrEnum):
@@ -181,38 +172,6 @@ class Status(_Report):
     feeds: tuple[FeedStatus, ...]
 
 
-@dataclass(frozen=True)
-class Built:
-    """What the store records of one silver table.
-
-    Args:
-        now: Its position, from its own log.
-        is_misfit: `pipelines.landing.losses.was_replaced`.
-        exists: There is a table.
-        quarantined: The newest event of each quarantined position, by position.
-        versions: Number of versions in its history.
-        begins_at: `pipelines.upkeep.beginnings.begins_at`.
-        otherwise: `TableStatus.built_otherwise`.
-        lacking: `pipelines.landing.losses.Losses.lacking`.
-        emptied: `pipelines.storage.cuts.emptied_since_whole`.
-    """
-
-    exists: bool = False
-    now: SilverPosition = NO_POSITION
-    is_misfit: bool = False
-    rows: int | None = None
-    quarantined: Sequence[Hold] = ()
-    last_cut: CutRow | None = None
-    versions: int | None = None
-    tombstones: int | None = None
-    side_count: int | None = 0
-    degraded_keys: int = 0
-    begins_at: int = 0
-    otherwise: str | None = None
-    lacking: Sequence[tuple[int, int]] = ()
-    emptied: int | None = None
-
-
 def read_status(places: Places, connector: Connector, feed: Feed, *, now: datetime) -> FeedStatus:
     """Return the status of a feed. Reads bronze's small columns from the smallest applied position on.
 
@@ -246,72 +205,6 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
         ),
         lost_positions=tuple(lost),
     )
-
-
-def read_built(
-    places: Places,
-    connector: Connector,
-    feed: Feed,
-    table: str,
-    last_cut: CutRow | None,
-    *,
-    lost: Sequence[tuple[int, int]],
-) -> Built:
-    """Return what the store records of one silver table, its history and tombstones.
-
-    Args:
-        lost: `pipelines.landing.bronze_table.lost_from`.
-
-    Raises:
-        StoreUnavailable: A table cannot be read now.
-    """
-    known = quarantined(places, feed.name, table)
-    held = [each for each in known if not (each.holds and is_inside((each.position, each.position), lost))]
-    place = places.silver(feed.name, table)
-    opened, begins = open_table(place), begins_at(places, connector, feed, table)
-    if opened is None:
-        return Built(quarantined=held, begins_at=begins)
-    parts: list[Part] = ["aside"]
-    if feed.tables[table].keeps_history:
-        parts.append("history")
-    if connector.source_ordered:
-        parts.append("tombstones")
-    with naming_the_store(place):
-        now = silver_position(places, feed.name, table)
-        companions = {part: companion_of(places, feed.name, table, part, opened) for part in parts}
-        counts = {part: None if each.counts is None else count_rows(each.counts) for part, each in companions.items()}
-        return Built(
-            True,
-            now,
-            was_replaced(places.bronze(feed.name), lost, now),
-            count_rows(opened),
-            held,
-            last_cut,
-            versions=counts.get("history"),
-            tombstones=counts.get("tombstones"),
-            side_count=0 if companions["aside"].counts is None else counts["aside"],
-            degraded_keys=_degraded_keys(places, connector, feed, table, opened.version()),
-            begins_at=begins,
-            otherwise=_missing_part(place, opened, companions)
-            or built_otherwise(places, connector, feed, table, feed.tables[table].keys),
-            lacking=losses_of(places, connector, feed, table).lacking,
-            emptied=emptied_since_whole(places, feed.name, table),
-        )
-
-
-def _degraded_keys(places: Places, connector: Connector, feed: Feed, table: str, version: int) -> int:
-    found = degraded_rows(places, feed.name, table, version) if connector.source_ordered else None
-    return 0 if found is None else found.num_rows
-
-
-def _missing_part(place: Place, opened: DeltaTable, companions: Mapping[Part, Companion]) -> str | None:
-    """Return which part of a table or its companions is missing, so that no cut is applied to it; None if none is."""
-    if is_emptied(place, opened.version()):
-        return EMPTIED
-    note = newest_note(opened)
-    if "history" in companions and note is not None and note.history is None:
-        return "it is to keep a history, and was built without"
-    return next((GONE[part] for part, each in companions.items() if each.is_gone), None)
 
 
 def table_status(

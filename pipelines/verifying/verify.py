@@ -18,9 +18,8 @@ from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -42,7 +41,16 @@ from silverfold.pipelines.upkeep.beginnings import begins_at, history_begins_at
 from silverfold.pipelines.verifying.compare import Comparison, as_stored, compare, shown
 from silverfold.pipelines.verifying.reference_fold import BronzeFold, Expected, LandedTable, fold_bronze
 from silverfold.pipelines.verifying.reference_history import HistoryFold, fold_history
-from silverfold.pipelines.verifying.silver_rows import SilverRows, degraded_rows, failing_rows, without_reasons
+from silverfold.pipelines.verifying.silver_rows import (
+    NOTHING_LEFT_OUT,
+    LeftOut,
+    Silver,
+    SilverRows,
+    degraded_rows,
+    older_than_deletes,
+    read_silver,
+    without_reasons,
+)
 
 ROWS_AT_ONCE: Final = 500_000
 """Rows of a table held in memory at a time, as well as the expected ones: one to two kilobytes each."""
@@ -124,41 +132,6 @@ class Verification(_Report):
     tables: tuple[TableVerification, ...]
 
 
-class LeftOut(NamedTuple):
-    """Rows that are not compared."""
-
-    names: Sequence[str] = ()
-    """The source's key columns."""
-    keys: frozenset[Key] = frozenset()
-
-    def key(self, row: Mapping[str, Any]) -> Key:
-        """Return a row's key."""
-        return tuple(row.get(name) for name in self.names)
-
-    def drop(self, expected: Expected) -> Expected:
-        """Return the other rows expected."""
-        if not self.keys:
-            return expected
-        return replace(expected, rows=[row for row in expected.rows if self.key(row) not in self.keys])
-
-    def drop_found(self, found: pa.Table) -> pa.Table:
-        """Return the other rows found."""
-        if not self.keys:
-            return found
-        return found.filter(pa.array([self.key(row) not in self.keys for row in found.to_pylist()], pa.bool_()))
-
-
-NOTHING_LEFT_OUT: Final = LeftOut()
-
-
-class Silver(NamedTuple):
-    """A silver table at one version."""
-
-    position: int
-    """-1 if none is recorded."""
-    rows: SilverRows
-
-
 def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -> TableVerification:
     """Compare one silver table with the rows expected from bronze.
 
@@ -178,19 +151,13 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
         other = built_otherwise(places, connector, feed, table, fold.keys)
         if other is not None:
             return unknown(table, other, silver)
-        limits = _limits(since, landed.losses.lacking)
-        degraded = _degraded(places, connector, feed, table, silver)
-        if degraded.keys:
-            why = "changes came late among partial updates, and no whole row since"
-            late = f"{len(degraded.keys)} keys are not compared: {why}"
-            limits = "; ".join(filter(None, [limits, late]))
+        degraded = degraded_rows(places, connector, feed, table, silver.rows.version)
+        limits = "; ".join(filter(None, [_limits(since, landed.losses.lacking), degraded.reason])) or None
         found = _compare_spans(table, fold, silver, placed=placed, reason=limits, left_out=degraded)
     except (PositionGap, WireError, ProtocolError) as error:
         other = built_otherwise(places, connector, feed, table, feed.tables[table].keys)
         return unknown(table, other or _explain(error, landed.losses), silver)
-    wrong = without_reasons(silver.rows.more)
-    if wrong is None and connector.source_ordered:
-        wrong = _older_than_deletes(places, connector, feed, table, silver)
+    wrong = without_reasons(silver.rows.more) or older_than_deletes(places, connector, feed, table, silver.rows)
     return found if wrong is None else found.model_copy(update={"verdict": Verdict.DIFFERENT, "reason": wrong})
 
 
@@ -262,48 +229,11 @@ def _compare_spans(
         return compared()
 
 
-def _degraded(places: Places, connector: Connector, feed: Feed, table: str, silver: Silver) -> LeftOut:
-    marked = degraded_rows(places, feed.name, table, silver.rows.version) if connector.source_ordered else None
-    if marked is None:
-        return NOTHING_LEFT_OUT
-    names = connector.reference(feed, table).keys
-    return LeftOut(names, frozenset(LeftOut(names).key(row) for row in marked.to_pylist()))
-
-
 def _limits(since: int, lost: Sequence[Range]) -> str | None:
     """Return the limits of a comparison: a table may lack what was dropped or lost before it was built."""
     dropped = f"begins at position {since}, what landed before was dropped and is not compared" if since else ""
     lacking = f"lacks positions {format_ranges(lost)}, which bronze has lost" if lost else ""
     return "; ".join(filter(None, [dropped, lacking])) or None
-
-
-def _older_than_deletes(places: Places, connector: Connector, feed: Feed, table: str, silver: Silver) -> str | None:
-    """Return a message on rows older than their key's tombstone; None if there are none, or it cannot be determined."""
-    tombstones = companion(places, feed.name, table, "tombstones", at=silver.rows.version).counts
-    if tombstones is None:
-        return None
-    keys = connector.reference(feed, table).keys
-    listed = sorted(
-        SilverRows(places.tombstones(feed.name, table), tombstones).table().to_pylist(), key=itemgetter("_position")
-    )  # the last delete of a key wins
-    deleted_at = {tuple(stone[name] for name in keys): stone["_position"] for stone in listed}
-    rows = ((tuple(row[name] for name in keys), row["_position"]) for row in silver.rows.table().to_pylist())
-    late = sorted(key for key, position in rows if key in deleted_at and position <= deleted_at[key])
-    named = ", ".join(f"{name}={shown(value)}" for name, value in zip(keys, late[0], strict=True)) if late else ""
-    return f"{len(late)} rows are older than the deletes of their keys, the first {named}" if late else None
-
-
-def read_silver(places: Places, feed: str, table: str) -> Silver | None:
-    """Return a silver table and its position, both of one version; None if it does not exist. Raises StoreUnavailable.
-
-    Rows that exist at the source but fail the table's rules are included: together they are the source's table.
-    """
-    place = places.silver(feed, table)
-    opened = open_table(place)
-    if opened is None:
-        return None
-    failing = failing_rows(places, feed, table, opened.version())
-    return Silver(position_in(opened, app_id(feed, table)), SilverRows(place, opened, failing))
 
 
 def compare_table(
@@ -334,7 +264,7 @@ def compare_table(
     for span in spans:
         rows, found = expected(span).renamed_as(silver.rows.names), silver.rows.table(keys, span)
         try:
-            result = result.plus(_compare_rows(left_out.drop(rows), left_out.drop_found(found), placed=placed))
+            result = result.plus(_compare_rows(rows, found, left_out, placed=placed))
         except TypeError:  # such keys cannot be ordered
             message = "its keys are of another type than those of the source: run silverfold rebuild"
             return unknown(table, message, silver, Verdict.DIFFERENT)
@@ -357,7 +287,8 @@ def compare_table(
     )
 
 
-def _compare_rows(expected: Expected, found: pa.Table, *, placed: bool) -> Comparison:
+def _compare_rows(expected: Expected, found: pa.Table, left_out: LeftOut, *, placed: bool) -> Comparison:
+    expected, found = replace(expected, rows=left_out.others(expected.rows)), left_out.others_found(found)
     names = [name for name in found.column_names if placed or name != "_position"]
     found = expected.comparable(found).select(names)
     result = compare(expected.keys, expected.columns, expected.rows, found)

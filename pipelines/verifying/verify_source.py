@@ -29,15 +29,9 @@ from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.storage.cuts import built_otherwise
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.verifying.reference_fold import Expected
+from silverfold.pipelines.verifying.silver_rows import Silver, read_silver
 from silverfold.pipelines.verifying.table_fold import Row, TableFold
-from silverfold.pipelines.verifying.verify import (
-    Silver,
-    TableVerification,
-    Verdict,
-    compare_table,
-    read_silver,
-    unknown,
-)
+from silverfold.pipelines.verifying.verify import TableVerification, Verdict, compare_table, unknown
 
 _WAIT = 0.25
 """Seconds between reads of silver."""

@@ -24,7 +24,8 @@ from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.pipelines.landing.bronze import last_position, read_stream
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.storage.cuts import app_id
-from silverfold.pipelines.verifying.verify import Verdict, read_silver, verify_table
+from silverfold.pipelines.verifying.silver_rows import read_silver
+from silverfold.pipelines.verifying.verify import Verdict, verify_table
 from tests.bench.silver import COLUMNS, feed, report, timed
 from tests.support.deephaven.landed_history import LandedHistory
 
