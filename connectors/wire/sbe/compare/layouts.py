@@ -69,6 +69,25 @@ def can_skip_data(data: Data, reader: Schema) -> bool:
     return {data_layout(each) for each in known_data(reader)} == {data_layout(data)}
 
 
+def is_misread_group(group: Group, reader: Schema) -> bool:
+    """Return whether readers of a schema take a counted group that it lacks for one of another layout.
+
+    They leave it over at the end of a message if they know of no layout.
+    """
+    default = reader.default_dimensions
+    if default is None:
+        return False
+    if structure_layout(default, named=False) != structure_layout(group.dimensions, named=False):
+        return True
+    nested = any(is_misread_group(each, reader) for each in group.groups)
+    return nested or any(is_misread_data(each, reader) for each in group.data)
+
+
+def is_misread_data(data: Data, reader: Schema) -> bool:
+    """Return the same for data: readers assume the one layout that all data of their schema share."""
+    return len({data_layout(each) for each in known_data(reader)}) == 1 and not can_skip_data(data, reader)
+
+
 Layout: TypeAlias = tuple[object, ...]
 
 _IGNORED = frozenset({"file", "warnings", "plans", "version", "description", "semantic_version"})

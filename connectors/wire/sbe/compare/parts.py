@@ -11,6 +11,8 @@ from silverfold.connectors.wire.sbe.compare.layouts import (
     can_skip_group,
     charset_name,
     group_layout,
+    is_misread_data,
+    is_misread_group,
     structure_layout,
 )
 from silverfold.connectors.wire.sbe.compare.ledger import Ledger, Location
@@ -75,7 +77,8 @@ def compare_groups(ledger: Ledger, location: Location, old: Body, new: Body) -> 
     if not parts.in_order:
         ledger.add("R56", location.with_order(1), old=_names(old.groups), new=_names(new.groups))
     for group in parts.removed:
-        is_skippable = (root and not new.data) or can_skip_group(group, ledger.new)
+        is_last = root and not new.data and not is_misread_group(group, ledger.new)
+        is_skippable = is_last or can_skip_group(group, ledger.new)
         at = location.at(group.name, 1, old.groups.index(group))
         ledger.add(f"R55{_removal(group, old.groups, parts, is_skippable=is_skippable)}", at, old=group_text(group))
     for group in (*parts.appended, *parts.inserted):
@@ -89,15 +92,19 @@ def compare_groups(ledger: Ledger, location: Location, old: Body, new: Body) -> 
 
 
 def _group_row(ledger: Ledger, group: Group, old: Body) -> str:
+    can_skip = can_skip_group(group, ledger.old)
     if isinstance(old, Message) and not old.data:
-        return _last_row(ledger, "R50")
+        return _last_row(ledger, "R50", can_skip=can_skip, is_misread=is_misread_group(group, ledger.old))
     row = "R51" if isinstance(old, Message) else "R54"
-    return _inner_row(ledger, row, can_skip=can_skip_group(group, ledger.old))
+    return _inner_row(ledger, row, can_skip=can_skip)
 
 
-def _last_row(ledger: Ledger, row: str) -> str:
+def _last_row(ledger: Ledger, row: str, *, can_skip: bool, is_misread: bool) -> str:
     """Return the row for a part at the end of a message: old readers ignore it, unless they read on there."""
-    return row if ledger.framed or ledger.profile == "counted" else f"{row}/unframed"
+    is_counted = ledger.profile == "counted"
+    if is_counted and is_misread:
+        return f"{row}/unskippable"
+    return row if ledger.framed or (is_counted and can_skip) else f"{row}/unframed"
 
 
 def _inner_row(ledger: Ledger, row: str, *, can_skip: bool) -> str:
@@ -114,7 +121,8 @@ def compare_data(ledger: Ledger, location: Location, old: Body, new: Body) -> No
     if not parts.in_order:
         ledger.add("R70", location.with_order(2), old=_names(old.data), new=_names(new.data))
     for data in parts.removed:
-        is_skippable = root or can_skip_data(data, ledger.new)
+        is_last = root and not is_misread_data(data, ledger.new)
+        is_skippable = is_last or can_skip_data(data, ledger.new)
         at = location.at(data.name, 2, old.data.index(data))
         ledger.add(f"R69{_removal(data, old.data, parts, is_skippable=is_skippable)}", at, old=data_text(data))
     for data in (*parts.appended, *parts.inserted):
@@ -127,9 +135,10 @@ def compare_data(ledger: Ledger, location: Location, old: Body, new: Body) -> No
 
 
 def _data_row(ledger: Ledger, data: Data, *, root: bool) -> str:
+    can_skip = can_skip_data(data, ledger.old)
     if root:
-        return _last_row(ledger, "R65")
-    return _inner_row(ledger, "R66", can_skip=can_skip_data(data, ledger.old))
+        return _last_row(ledger, "R65", can_skip=can_skip, is_misread=is_misread_data(data, ledger.old))
+    return _inner_row(ledger, "R66", can_skip=can_skip)
 
 
 def _names(level: Sequence[Group] | Sequence[Data]) -> str:

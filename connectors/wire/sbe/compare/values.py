@@ -63,9 +63,18 @@ def compare_presence(ledger: Ledger, location: Location, old: Presence, new: Pre
 
 
 def compare_constants(ledger: Ledger, location: Location, old: Field | Member, new: Field | Member) -> None:
-    """Compare two constants of the same name. An enum constant counts as its number: names are compared elsewhere."""
-    if _constant(old) != _constant(new):
+    """Compare two constants of the same name. An enum constant counts as its number; its name may have another one."""
+    if _constant(old) != _constant(new) or _is_another_name(old, new):
         ledger.add("R32", location, old=old.constant, new=new.constant)
+    elif old.constant != new.constant:
+        ledger.add("R85", location, old=old.constant, new=new.constant)
+
+
+def _is_another_name(old: Field | Member, new: Field | Member) -> bool:
+    """Return whether the name of the new enum constant stood for another number."""
+    return (
+        isinstance(old.encoding, Enum) and old.constant != new.constant and new.constant in old.encoding.values.values()
+    )
 
 
 def _constant(part: Field | Member) -> tuple[str, int | float | str | None]:

@@ -1,0 +1,92 @@
+"""Verdicts on pairs that no case of the table has, each beside what a reader of the old schema makes of a message."""
+
+from __future__ import annotations
+
+import pytest
+
+from silverfold.conf.errors import TruncatedMessage
+from silverfold.connectors.wire.sbe.codec.decode import decode
+from silverfold.connectors.wire.sbe.compare.findings import Severity
+from silverfold.connectors.wire.sbe.compare.schemas import compare
+from silverfold.connectors.wire.sbe.schema.load import load_schema
+from silverfold.connectors.wire.sbe.schema.model import Schema
+
+COUNTS = ("numGroups", "numVarDataFields")
+
+
+def members(*names: str, primitive: str = "uint16") -> str:
+    return "".join(f'<type name="{name}" primitiveType="{primitive}"/>' for name in names)
+
+
+def data_type(name: str, length: str) -> str:
+    return (
+        f'<composite name="{name}"><type name="length" primitiveType="{length}"/>'
+        f'<type name="varData" primitiveType="uint8" length="0"/></composite>'
+    )
+
+
+def schema(version: int, messages: str, *, counted: bool = False, types: str = "") -> Schema:
+    header, counts = members("blockLength", "templateId", "schemaId", "version"), members(*COUNTS) if counted else ""
+    return load_schema(
+        f"""<messageSchema id="7" version="{version}"><types>
+        <composite name="messageHeader">{header}{counts}</composite>
+        <composite name="groupSizeEncoding">{members("blockLength", "numInGroup")}{counts}</composite>
+        <composite name="short">{members("blockLength", "numInGroup", primitive="uint8")}{counts}</composite>
+        {data_type("long", "uint16")}{data_type("brief", "uint8")}{types}</types>{messages}</messageSchema>""".encode()
+    )
+
+
+def message(more: str) -> str:
+    return f'<message name="M" id="1"><field name="a" id="1" type="uint8"/>{more}</message>'
+
+
+def rules(old: Schema, new: Schema) -> list[tuple[str, Severity, Severity]]:
+    return [(found.rule, found.backward, found.forward) for found in compare(old, new).findings]
+
+
+def test_old_readers_refuse_data_at_the_end_whose_length_is_not_that_of_theirs():
+    known = '<data name="d" id="2" type="long"/>'
+    old = schema(1, message(known), counted=True)
+    new = schema(2, message(f'{known}<data name="e" id="3" type="brief" sinceVersion="2"/>'), counted=True)
+    assert rules(old, new) == [("R65", Severity.NONE, Severity.BREAKING)]
+    body = bytes.fromhex("0100 0100 0700 0200 0000 0200 2a 0200 6869 03 616263")
+    assert decode(new, body).values["e"] == b"abc"
+    with pytest.raises(TruncatedMessage):
+        decode(old, body)
+    assert rules(new, schema(3, message(known), counted=True))[0][0] == "R69"
+
+
+def test_old_readers_refuse_a_group_at_the_end_whose_dimensions_are_not_the_usual():
+    group = '<group name="g" id="2" dimensionType="{}" sinceVersion="2"><field name="x" id="3" type="uint8"/></group>'
+    old = schema(1, message(""), counted=True)
+    unusual, usual = (schema(2, message(group.format(name)), counted=True) for name in ("short", "groupSizeEncoding"))
+    assert rules(old, unusual) == [("R50", Severity.NONE, Severity.BREAKING)]
+    assert rules(old, usual) == [("R50", Severity.NONE, Severity.NONE)]
+
+
+def test_templates_that_exchange_their_names_are_read_as_each_other():
+    field = '<field name="a" id="1" type="uint8"/>'
+    old, new, other = (
+        schema(version, f'<message name="{one}" id="1">{field}</message><message name="{two}" id="2">{field}</message>')
+        for version, one, two in ((1, "Order", "Cancel"), (2, "Cancel", "Order"), (2, "Order", "Stop"))
+    )
+    assert rules(old, new) == [("R15", Severity.BREAKING, Severity.BREAKING)] * 2
+    assert rules(old, other) == [("R15", Severity.INFORMATION, Severity.INFORMATION)]
+
+
+@pytest.mark.parametrize(
+    ("names", "constant", "expected"),
+    [
+        (("Sell", "Buy"), "Sell", ("R32", Severity.BREAKING, Severity.BREAKING)),
+        (("Bid", "Ask"), "Bid", ("R85", Severity.WARNING, Severity.WARNING)),
+    ],
+)
+def test_the_name_of_a_constant_counts_beside_its_number(
+    names: tuple[str, str], constant: str, expected: tuple[str, Severity, Severity]
+):
+    def with_constant(version: int, first: str, second: str, chosen: str) -> Schema:
+        values = f'<validValue name="{first}">1</validValue><validValue name="{second}">2</validValue>'
+        field = f'<field name="k" id="2" type="Side" presence="constant" valueRef="Side.{chosen}"/>'
+        return schema(version, message(field), types=f'<enum name="Side" encodingType="uint8">{values}</enum>')
+
+    assert rules(with_constant(1, "Buy", "Sell", "Buy"), with_constant(2, *names, constant)) == [expected]
