@@ -169,6 +169,7 @@ class DecodedCut(CutJob):
         notes: Mapping[str, int],
         *,
         versions: CompanionVersions = NO_VERSIONS,
+        partial: bool = False,
         behind: int | None = None,
     ) -> Recorded:
         """Return the record that a commit of the cut carries, under the position of ``app_id``.
@@ -176,6 +177,7 @@ class DecodedCut(CutJob):
         Args:
             notes: Counts to report, by name.
             versions: Versions of the companion tables that count from then on.
+            partial: See `CommitNote`.
             behind: For a companion table: the position its log already records, which is later if a cut was undone.
         """
         cut = self.cut
@@ -194,6 +196,7 @@ class DecodedCut(CutJob):
             rules=self.silver.rules_digest,
             **versions._asdict(),
             frames={str(position): SKIPPED for position in cut.left_out},
+            partial=partial,
             by=self.silver.token,
         )
         generation = self.generation + self.has_other_settings

@@ -46,6 +46,8 @@ class FoldedCut:
             None without any.
         moves: Some changes move rows to other keys.
         partial: Net changes may be partial updates.
+        had_partial: Rows of the table may be made of partial updates, of this cut or of one before; only known for a
+            source-ordered source.
         bounds: Smallest and largest value of key columns, both inclusive, for skipping files of the table.
         few: There are at most about `FEW` keys.
         notes: Counts to report, by name.
@@ -58,6 +60,7 @@ class FoldedCut:
     degraded: DataFrame | None = None
     moves: bool = False
     partial: bool = True
+    had_partial: bool = False
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     few: bool = False
     notes: Mapping[str, int] = field(default_factory=dict)
@@ -87,6 +90,23 @@ def _fold_by_decoder(decoded: DecodedCut) -> FoldedCut:
     return FoldedCut(net, before, decoded.changes, bounds=bounds, few=few, notes=decoded.statistics.counters)
 
 
+@dataclass(frozen=True)
+class _SplitChanges:
+    """The changes of a cut without the late ones.
+
+    Args:
+        before: Existing rows at the keys of all changes; None if they were not looked up.
+        missing: Late changes that rows made of partial updates may lack; None without any.
+        had_partial: As in `FoldedCut`.
+    """
+
+    in_time: DataFrame
+    before: DataFrame | None = None
+    missing: DataFrame | None = None
+    had_partial: bool = False
+    notes: Mapping[str, int] = field(default_factory=dict)
+
+
 class _Folding:
     """Folds one cut in the engine, for decoders that do not fold."""
 
@@ -100,9 +120,8 @@ class _Folding:
         changes = decoded.changes if self._pending is None else decoded.changes.unionByName(self._pending)
         if self._by_sequence or self._silver.conf.keeps_history:
             changes = decoded.cached(changes)
-        in_time, late, before = self._split_late(changes)
-        net = decoded.cached(self._fold(in_time))
-        late_count = 0 if late is None else late.count()
+        split = self._split_late(changes)
+        net, before = decoded.cached(self._fold(split.in_time)), split.before
         found = self._statistics(net)
         bounds, few = _skipping_bounds(decoded, found.bounds), found.changes <= FEW
         if found.moves:
@@ -122,31 +141,39 @@ class _Folding:
             before=before if decoded.completes else None,
             changes=changes,
             pending=_net(updates_without_row, position) if has_pending else None,
-            degraded=_degraded_keys(decoded, late if late_count else None, net),
+            degraded=_degraded_keys(decoded, split.missing, net),
             moves=found.moves > 0,
             partial=found.partial > 0 or found.moves > 0,
+            had_partial=split.had_partial,
             bounds=bounds,
             few=few,
-            notes={**decoded.statistics.counters, **notes, **({LATE_PARTIAL: late_count} if late_count else {})},
+            notes={**decoded.statistics.counters, **notes, **split.notes},
         )
 
-    def _split_late(self, changes: DataFrame) -> tuple[DataFrame, DataFrame | None, DataFrame | None]:
+    def _split_late(self, changes: DataFrame) -> _SplitChanges:
         """Drop late changes: folded with later ones, their values would pass for new.
 
-        Also returns those among them that may have been part of an existing row, and the existing rows at all the
-        changes' keys. A second copy of a change may be among them: only that of a row's last change is known as one.
+        A second copy of a change that a row has counts as missing in it, unless it is the last of the row.
         """
-        decoded = self._decoded
-        if not self._by_sequence or decoded.nothing_before:
-            return changes, None, None
+        decoded, may_be_partial = self._decoded, self._silver.connector.has_partial_updates
+        if not self._by_sequence:
+            return _SplitChanges(changes)
+        had_partial = decoded.known is not None and decoded.known.partial
+        partial = {"partial": F.count_if(_is_partial())} if may_be_partial else {}
+        if decoded.nothing_before:
+            return _SplitChanges(changes, had_partial=had_partial or bool(counted(changes, partial)))
         before = _rows_before(decoded, changes, bounds={}, few=decoded.is_small)
         deleted = None if decoded.tombstones is None else by_key(decoded.tombstones, decoded.key)
         marked = mark_late(changes, before, deleted)
+        missing = F.col("late") & (F.col("sequence") < F.col("applied"))
+        notes: Mapping[str, int] = {}
+        if may_be_partial:
+            marked = decoded.cached(marked)
+            found = counted(marked, {**partial, LATE_PARTIAL: F.count_if(missing)})
+            had_partial = had_partial or "partial" in found
+            notes = {LATE_PARTIAL: found[LATE_PARTIAL]} if had_partial and LATE_PARTIAL in found else {}
         in_time = marked.where(~F.col("late")).drop("late", "applied")
-        if not self._silver.connector.has_partial_updates:
-            return in_time, None, before
-        missed = F.col("late") & (F.col("sequence") < F.col("applied"))
-        return in_time, decoded.cached(marked.where(missed)), before
+        return _SplitChanges(in_time, before, marked.where(missing) if notes else None, had_partial, notes)
 
     def _fold(self, changes: DataFrame) -> DataFrame:
         """Fold, by the cheaper method where no update can be partial."""

@@ -81,7 +81,7 @@ def table_write(
         new: Columns that come with the rows.
     """
     silver, cut, rows = decoded.silver, decoded.cut, checked.rows
-    recorded = decoded.recorded(silver.app_id, checked.notes, versions=versions)
+    recorded = decoded.recorded(silver.app_id, checked.notes, versions=versions, partial=folded.had_partial)
     if decoded.current is None:
         first = _select_columns(rows if cut.replaces else begun(rows, upsert=silver.upsert), decoded.columns)
         return partial(append, _unless_moved(decoded, first), silver.place.url, recorded=recorded)

@@ -29,6 +29,7 @@ class CommitNote:
         aside: The same for its side table.
         frames: State of quarantined frames, by position as text (`pipelines.holding.quarantine_log`): for a cut those
             it left out, for a rebuild all it knew; None in notes older than this field.
+        partial: Partial updates were applied to the table, by this cut or one before: only for a source-ordered source.
         by: The builder or rebuild that applied it, to distinguish it from others that apply the same cut.
     """
 
@@ -49,6 +50,7 @@ class CommitNote:
     tombstones: int | None = None
     aside: int | None = None
     frames: Mapping[str, str] | None = None
+    partial: bool = False
     by: str = ""
 
     def to_json(self) -> str:

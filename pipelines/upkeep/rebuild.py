@@ -387,6 +387,7 @@ class Rebuild:
             settings=newest.settings,
             rules=newest.rules,
             frames={str(each.position): each.resolution for each in known if each.resolution is not None},
+            partial=newest.partial,
             by=self.token,
         )
 

@@ -74,6 +74,22 @@ def test_a_late_partial_update_behind_a_whole_row_of_the_same_cut_marks_nothing(
     assert (stub.rows(), degraded_keys(stub)) == ({1: ("y", 2)}, 0)
 
 
+def test_late_whole_rows_mark_nothing_until_an_update_is_partial(spark: SparkSession, warehouse: Path) -> None:
+    stub = StubWarehouse(spark, warehouse, STUB)
+    stub.history.update([change("insert", 1, a="x", b=0), change("insert", 2, a="y", b=0)], sequences=["01", "02"])
+    assert stub.build() == {}
+    stub.history.update([change("insert", 1, a="new", b=1)], sequences=["20"])
+    assert stub.build() == {}
+    stub.history.update([change("insert", 1, a="old", b=9), change("delete", 1)], sequences=["10", "11"])
+    assert stub.build() == {}
+    assert (stub.rows(), degraded_keys(stub)) == ({1: ("new", 1), 2: ("y", 0)}, 0)
+    stub.history.update([change("update", 2, a="z")], sequences=["30"])
+    assert stub.build() == {}
+    stub.history.update([change("insert", 2, a="old", b=9)], sequences=["25"])
+    assert stub.build() == {}
+    assert (stub.rows()[2], degraded_keys(stub), stub.notes()["late_partial"]) == (("z", 0), 1, 1)
+
+
 def test_an_update_waits_for_its_row_in_a_table_without_rules_that_is_there(
     spark: SparkSession, warehouse: Path
 ) -> None:
