@@ -61,6 +61,21 @@ def open_table(place: Place) -> DeltaTable | None:
     return _open_now(place)
 
 
+def open_own(place: Place, schema: pa.Schema, what: str) -> DeltaTable | None:
+    """Do as `open_table`, for a table that has at least the columns of a schema.
+
+    Raises:
+        StoreUnavailable: It cannot be read now; or it is another table, not ``what``.
+    """
+    table = open_table(place)
+    if table is None:
+        return None
+    found = [field.name for field in table.schema().fields]
+    if lacking := [name for name in schema.names if name not in found]:
+        raise StoreUnavailable(f"{place}: this is not {what}, it has no column {lacking[0]}: move it away")
+    return table
+
+
 def _open_now(place: Place) -> DeltaTable | None:
     with naming_the_store(place, of_its_log=True):
         try:

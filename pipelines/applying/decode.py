@@ -36,7 +36,7 @@ from silverfold.pipelines.holding.quarantine_log import SKIPPED
 from silverfold.pipelines.places import REASONS
 from silverfold.pipelines.storage.commit_note import CommitNote
 from silverfold.pipelines.storage.companions import EMPTIED, NO_VERSIONS, CompanionVersions
-from silverfold.pipelines.storage.cuts import from_record, position_in, recorded_in, to_record
+from silverfold.pipelines.storage.cuts import built_as_another, from_record, position_in, recorded_in, to_record
 from silverfold.pipelines.storage.row_settings import RowSettings, differing, without_undecided
 from silverfold.pipelines.storage.silver_position import moment
 from silverfold.pipelines.store import count_rows, is_emptied, mean_row_bytes
@@ -231,6 +231,10 @@ def decode_cut(job: CutJob, cache: ExitStack) -> DecodedCut | None:
     changes = complete(rows.dataframe()) if _folding_finds_errors(silver) else without_errors(rows.dataframe())
     key = struct_type(changes, "key")
     check_key(key, table=silver.name)
+    other_table = built_as_another(opened.note, silver.feed.name, silver.name)
+    if other_table is not None:
+        undo = "move it back"
+        raise RebuildNeeded(other_table, feed=silver.feed.name, table=silver.name, undo=undo)
     known = opened.note if before >= 0 else None
     settings = silver.row_settings(key.names)
     if known is not None:

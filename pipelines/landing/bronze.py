@@ -18,10 +18,10 @@ from deltalake import DeltaTable
 from pyarrow.parquet import ParquetFile
 
 from silverfold.connectors.base import ControlFrame, Cut, Kind
-from silverfold.pipelines.landing.bronze_table import SCHEMA, actions, last_landed
+from silverfold.pipelines.landing.bronze_table import SCHEMA, actions, last_landed, open_bronze
 from silverfold.pipelines.landing.frame_sizes import FrameSizes
 from silverfold.pipelines.places import Place
-from silverfold.pipelines.store import dataset_of, naming_the_store, open_table
+from silverfold.pipelines.store import dataset_of, naming_the_store
 
 SMALL_COLUMNS = ("frame_seq", "epoch", "received_at", "stream", "kind", "boundary")
 STREAM_COLUMNS = ("frame_seq", "epoch", "kind", "boundary", "body")
@@ -44,7 +44,7 @@ _BYTES_AT_ONCE, _FRAMES_AT_ONCE = 1 << 20, 256
 
 def last_position(place: Place, feed: str) -> int:
     """Return the last landed frame_seq, from the table's log alone; -1 if nothing has landed."""
-    table = open_table(place)
+    table = open_bronze(place)
     with naming_the_store(place):
         return -1 if table is None else last_landed(table, feed)
 
@@ -59,7 +59,7 @@ class Landing(NamedTuple):
 
 def landing_at(place: Place, position: int) -> Landing | None:
     """Return bronze's record of the frame at a position; None if there is none. Raises StoreUnavailable."""
-    table = open_table(place)
+    table = open_bronze(place)
     return None if table is None else landing_in(table, position)
 
 
@@ -106,7 +106,7 @@ def read_small_columns(place: Place, after: int = -1, sizes: FrameSizes | None =
     Raises:
         StoreUnavailable: They cannot be read now; the same holds for all functions here.
     """
-    table = open_table(place)
+    table = open_bronze(place)
     if table is not None:
         yield from _in_order(table, SMALL_COLUMNS, within=(after + 1, _LAST), sizes=sizes)
 
@@ -116,7 +116,7 @@ def read_frames(place: Place, *, kind: Kind, after: int = -1) -> Iterator[Contro
 
     Meant for rare kinds: control frames and marks.
     """
-    table = open_table(place)
+    table = open_bronze(place)
     if table is None:
         return
     wanted = (ds.field("frame_seq") > after) & (ds.field("kind") == kind.value)
@@ -130,7 +130,7 @@ def read_stream(place: Place, stream: str, *, first: int, last: int) -> Iterator
 
     Only part of one file is in memory at a time. Empty if the table does not exist yet.
     """
-    table = open_table(place)
+    table = open_bronze(place)
     if table is not None:
         yield from _in_order(table, STREAM_COLUMNS, within=(first, last), also=ds.field("stream") == stream)
 

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from silverfold.conf.errors import ConfigError
 from silverfold.pipelines.landing.ranges import merge_adjacent
 from silverfold.pipelines.places import Place
-from silverfold.pipelines.store import create_table, naming_the_store, open_table
+from silverfold.pipelines.store import create_table, naming_the_store, open_own, open_table
 
 SCHEMA = pa.schema(
     [
@@ -61,7 +61,7 @@ def each_lost(place: Place) -> list[tuple[int, int]]:
     Raises StoreUnavailable.
     """
     with naming_the_store(place, of_its_log=True):
-        table = open_table(place)
+        table = open_bronze(place)
         known = [] if table is None else _lost_in(table)
     apart, end = list[tuple[int, int]](), -1
     for first, last in sorted(known, key=itemgetter(1)):
@@ -96,7 +96,7 @@ def retained_from(place: Place, feed: str) -> int:
         StoreUnavailable: The table's log cannot be read now.
     """
     with naming_the_store(place, of_its_log=True):
-        table = open_table(place)
+        table = open_bronze(place)
         found = None if table is None else table.transaction_version(retention_id(feed))
     return 0 if found is None else found
 
@@ -117,6 +117,11 @@ def last_landed(table: DeltaTable, feed: str) -> int:
     known = [*(last for _, last in _lost_in(table)), dropped - 1]
     there = [pc.max(ends).as_py()] if len(ends) else []
     return int(min(recorded, max(known + there)))
+
+
+def open_bronze(place: Place) -> DeltaTable | None:
+    """Return the bronze table; None if it does not exist. Raises StoreUnavailable."""
+    return open_own(place, SCHEMA, "a bronze table")
 
 
 def create(place: Place) -> DeltaTable:

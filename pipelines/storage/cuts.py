@@ -170,6 +170,8 @@ def built_otherwise(places: Places, connector: Connector, feed: Feed, table: str
         StoreUnavailable: The table's log cannot be read now.
     """
     note = newest_note(open_table(places.silver(feed.name, table)))
+    if (other_table := built_as_another(note, feed.name, table)) is not None:
+        return other_table
     if note is None or note.settings is None:
         return None
     now = row_settings(
@@ -177,6 +179,13 @@ def built_otherwise(places: Places, connector: Connector, feed: Feed, table: str
     )
     other = differing(note.settings, now)
     return describe_difference(other[0], note.settings, now, what="the table") if other else None
+
+
+def built_as_another(note: CommitNote | None, feed: str, table: str) -> str | None:
+    """Return a message that a note is of another table, whose folder was moved here; None if it is not."""
+    if note is None or (note.feed, note.table) == (feed, table):
+        return None
+    return f"it was built as table {note.table} of feed {note.feed}"
 
 
 def emptied_since_whole(places: Places, feed: str, table: str) -> int | None:

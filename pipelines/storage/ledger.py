@@ -16,7 +16,7 @@ from deltalake import write_deltalake
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.storage.compaction import join_files
-from silverfold.pipelines.store import create_table, naming_the_store, open_table, until_committed
+from silverfold.pipelines.store import create_table, naming_the_store, open_own, open_table, until_committed
 
 _COMPACT_EVERY = 100
 _FILE_BYTES = 4 << 20  # larger files are left alone, so the cost of compaction does not grow with the ledger
@@ -51,7 +51,7 @@ def read(place: Place, schema: pa.Schema, *, where: str | None = None, columns: 
         StoreUnavailable: The store cannot be read now.
     """
     wanted = pa.schema([schema.field(name) for name in columns]) if columns else schema
-    ledger = open_table(place)
+    ledger = open_own(place, wanted, "a table of ours")
     if ledger is None:
         return wanted.empty_table()
     with naming_the_store(place):

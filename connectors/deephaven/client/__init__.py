@@ -1,1 +1,1 @@
-"""A client for asyncio, its listeners and the table they keep."""
+"""A client with a thread that reads, its listeners and the table they keep."""

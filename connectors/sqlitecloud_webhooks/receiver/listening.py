@@ -78,8 +78,11 @@ class Listening:
     def admit(self, peer: str) -> bool:
         """Count a connection; return whether it may stay."""
         self._open[peer] += 1
-        if self._open.total() > self._most or self._open[peer] > self._most // 2:
+        if self._open.total() > self._most:
             self.note("too many connections", at_once=self._most)
+            return False
+        if self._open[peer] > self._most // 2:
+            self.note("too many connections from one address", at_once=self._most // 2)
             return False
         return True
 
