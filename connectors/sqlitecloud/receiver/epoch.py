@@ -8,7 +8,7 @@ others is deferred (`deferred_checks`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from silverfold.conf.errors import WireError
 from silverfold.connectors.base import Boundary, Frame, Kind, mark
@@ -18,7 +18,7 @@ from silverfold.connectors.sqlitecloud.protocol.frame_access import log_stream, 
 from silverfold.connectors.sqlitecloud.protocol.landed.payload import (
     ChannelMessage,
     TableUpdate,
-    parse_stream,
+    parse_streams,
     read_notification,
 )
 from silverfold.connectors.sqlitecloud.protocol.landed.typed_notification import Reader, read_nothing
@@ -198,27 +198,31 @@ class Epoch:
         return [mark("unknown stream", stream=stream)]
 
     def _land_unreadable(self, notification: Notification, error: WireError) -> list[Frame]:
-        """Land an undecodable notification in its stream, or in every table's stream if that is unknown."""
-        stream = _find_stream(notification.text)
-        if stream is None:
+        """Land an undecodable notification in the streams that it may be of: every table's if it names none."""
+        named = _named_streams(notification.text)
+        if not named:
             affected = list(self._tables.values())
             frames = [bronze_frames.bad_frame(notification.frame, error)]
             streams = sorted({*(table.stream for table in affected), *self._logged})
             frames += (bronze_frames.unreadable_frame(each, notification) for each in streams)
         else:
             frames = [
-                bronze_frames.notification_frame(stream, notification),
-                bronze_frames.bad_notification(stream, error),
+                frame
+                for stream in named
+                for frame in (
+                    bronze_frames.notification_frame(stream, notification),
+                    bronze_frames.bad_notification(stream, error),
+                )
             ]
-            affected = [table for table in self._tables.values() if table.stream == stream]
+            affected = [table for table in self._tables.values() if table.stream in named]
         now = self._clock()
         return [*frames, *(frame for table in affected for frame in table.distrust(now))]
 
 
-def _find_stream(text: bytes) -> str | None:
-    """Return the stream of an undecodable text; None if that is unreadable too."""
+def _named_streams(text: bytes) -> Sequence[str]:
+    """Return the streams that an undecodable text names; none if they are unreadable too."""
     try:
         begins = named_table(text)
-        return begins[1].decode() if begins else parse_stream(text)
+        return [begins[1].decode()] if begins else parse_streams(text)
     except (WireError, UnicodeDecodeError):
-        return None
+        return []

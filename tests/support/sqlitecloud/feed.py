@@ -15,7 +15,7 @@ from silverfold.connectors.base import Boundary, Feed, Frame, Kind, mark
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
-from silverfold.connectors.sqlitecloud.protocol.landed.payload import parse_stream
+from silverfold.connectors.sqlitecloud.protocol.landed.payload import parse_streams
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
@@ -33,7 +33,7 @@ FEED = "shop"
 def notified(message: Mapping[str, Any] | str) -> Frame:
     """Return the landed frame of a notification."""
     text = message if isinstance(message, str) else json.dumps(message)
-    return Frame(framed(text), Kind.DATA, Boundary.WHOLE, parse_stream(text.encode()))
+    return Frame(framed(text), Kind.DATA, Boundary.WHOLE, parse_streams(text.encode())[0])
 
 
 def snapshot_begins(description: Description) -> list[Frame]:

@@ -96,15 +96,21 @@ def read_notification(text: bytes) -> Notified:
     return TableUpdate(channel, sender, keys, _changes(payload, keys))
 
 
-def parse_stream(text: bytes) -> str:
-    """Return the stream of a notification: a table's name, or ``notify:`` plus a channel's name.
+def parse_streams(text: bytes) -> Sequence[str]:
+    """Return the streams that a notification names: a table's, or ``notify:`` plus a channel's name.
+
+    Both if its kind is unknown: the vendor announces further ones.
 
     Raises:
-        InvalidValue: The stream cannot be determined: a reason of `read_notification`, up to ``no_channel``.
+        InvalidValue: It names none: a reason of `read_notification`.
     """
     members = _parse_envelope(text)
-    kind, channel = _kind(members), _channel(members)
-    return channel if kind == "TABLE" else message_stream(channel)
+    channel = _channel(members)
+    streams = {"TABLE": channel, "MESSAGE": message_stream(channel)}
+    try:
+        return [streams[_kind(members)]]
+    except InvalidValue:
+        return list(streams.values())
 
 
 def _parse_envelope(text: bytes) -> dict[str, Json]:

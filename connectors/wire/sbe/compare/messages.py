@@ -62,7 +62,7 @@ def _compare_pair(ledger: Ledger, old: Message, new: Message) -> None:
         if breaks:
             ledger.add("R14", location, **names, first=f"{breaks[0].rule} at {breaks[0].path} ({breaks[0].title})")
             return
-        taken = new.name in ledger.old.messages
+        taken = new.name in ledger.old.messages or old.name in ledger.new.messages
         ledger.add("R15/taken" if taken else "R15", location, **names)
     ledger.merge(inside)
     compare_remarks(ledger, location, old, new)

@@ -126,6 +126,8 @@ RULES: dict[str, Rule] = {
         f"{_UNTOUCHED}; if the name stands for another meaning, no checker can see it."),
     "R40": _text_rule("II", "-", "description or semantic type changed", f"{_UNTOUCHED}."),
     "R41": _text_rule("II", "-", "type renamed", f"{_UNTOUCHED}: the encodings are equal."),
+    "R41/constant": _text_rule("II", "-", "type of a constant changed",
+        "It takes no bytes; {name} is a value of another type to each side's users."),
     "R45": _rule("BB", "R", "block became shorter",
         "Readers that go by their own block length instead of that on the wire lose their place."),
     "R46": _rule("WW", "R", "block became longer",

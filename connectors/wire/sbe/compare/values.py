@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from silverfold.connectors.wire.sbe.compare.layouts import charset, charset_name, same
+from silverfold.connectors.wire.sbe.compare.layouts import charset, charset_name, same, shape
 from silverfold.connectors.wire.sbe.compare.ledger import Ledger, Location
-from silverfold.connectors.wire.sbe.compare.texts import range_text
+from silverfold.connectors.wire.sbe.compare.texts import encoding_text, range_text
 from silverfold.connectors.wire.sbe.schema.model import Array, Enum, Field, Member, Presence, Primitive, Scalar
 
 _ASCII, _UTF_8 = "ascii", "utf-8"
@@ -68,6 +68,8 @@ def compare_constants(ledger: Ledger, location: Location, old: Field | Member, n
         ledger.add("R32", location, old=old.constant, new=new.constant)
     elif old.constant != new.constant:
         ledger.add("R85", location, old=old.constant, new=new.constant)
+    elif shape(old.encoding) != shape(new.encoding):
+        ledger.add("R41/constant", location, old=encoding_text(old.encoding), new=encoding_text(new.encoding))
 
 
 def _is_another_name(old: Field | Member, new: Field | Member) -> bool:
@@ -80,7 +82,7 @@ def _is_another_name(old: Field | Member, new: Field | Member) -> bool:
 def _constant(part: Field | Member) -> tuple[str, int | float | str | None]:
     encoding, value = part.encoding, part.constant
     if isinstance(encoding, Enum) and isinstance(value, str):
-        return "int", encoding.raw(value)
+        return "enum", encoding.raw(value)
     return type(value).__name__, value
 
 

@@ -10,7 +10,7 @@ from silverfold.connectors.common.backoff import Backoff, CircuitBreaker
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_json
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
-from silverfold.connectors.sqlitecloud.protocol.landed.payload import parse_stream
+from silverfold.connectors.sqlitecloud.protocol.landed.payload import parse_streams
 from silverfold.connectors.sqlitecloud.protocol.messages import Notification
 from silverfold.connectors.sqlitecloud.receiver import deferred_checks
 from silverfold.connectors.sqlitecloud.receiver.deferred_checks import named_table
@@ -84,10 +84,10 @@ def outline(frames, stream="foo"):
 def test_a_table_told_from_the_beginning_is_the_one_that_reading_it_all_tells(odd):
     begins = named_table(odd)
     try:
-        stream = parse_stream(odd)
+        streams = parse_streams(odd)
     except WireError:
-        stream = None
-    assert begins is None or begins[1].decode() == stream
+        streams = []
+    assert begins is None or [begins[1].decode()] == streams
 
 
 def test_most_texts_tell_their_table_from_the_beginning():

@@ -16,7 +16,7 @@ from silverfold.connectors.sqlitecloud.protocol.landed.payload import (
     ChannelMessage,
     TableUpdate,
     json_text,
-    parse_stream,
+    parse_streams,
     read_notification,
 )
 from tests.support.sqlitecloud.notices import table_text, vectors
@@ -79,7 +79,7 @@ def test_a_message_says_what_was_said(vector: dict[str, Any]) -> None:
     payload = expected["payload"]["text"] if isinstance(expected["payload"], dict) else None
     message = ChannelMessage(expected["channel"], expected["sender"], payload)
     assert read_notification(vector["text"].encode()) == message
-    assert parse_stream(vector["text"].encode()) == f"notify:{expected['channel']}"
+    assert parse_streams(vector["text"].encode()) == [f"notify:{expected['channel']}"]
 
 
 @pytest.mark.parametrize("vector", [pytest.param(vector, id=vector["id"]) for vector in MALFORMED])
@@ -123,15 +123,19 @@ def test_a_column_is_never_lost_among_others_of_its_name(entry: bytes, reason: s
         (b'{"channel":"\\ud800","type":"TABLE"}', "no_channel"),
         (b'{"channel":5,"type":"MESSAGE"}', "no_channel"),
         (b'{"type":"MESSAGE"}', "no_channel"),
-        (b'{"channel":"c"}', "no_kind"),
         (b"\xff", "invalid_utf8"),
         (b"", "invalid_json"),
     ],
 )
 def test_a_notification_whose_stream_cannot_be_told_says_why(text: bytes, reason: str) -> None:
     with pytest.raises(InvalidValue) as caught:
-        parse_stream(text)
+        parse_streams(text)
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("text", [b'{"channel":"c"}', b'{"channel":"c","type":"STATS","payload":[]}'])
+def test_a_notification_of_an_unknown_kind_names_a_table_and_a_channel(text: bytes) -> None:
+    assert parse_streams(text) == ["c", "notify:c"]
 
 
 def test_of_two_members_of_one_name_the_envelope_has_the_first() -> None:
@@ -208,4 +212,4 @@ def test_what_is_said_on_a_channel_may_not_be_nested_too_deep(depth: int) -> Non
 
     with pytest.raises(InvalidValue, match="too_deep"):
         read_notification(text)
-    assert parse_stream(text) == "notify:c"
+    assert parse_streams(text) == ["notify:c"]

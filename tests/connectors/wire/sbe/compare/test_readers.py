@@ -11,6 +11,7 @@ from silverfold.connectors.wire.sbe.compare.schemas import compare
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema
 
+SIDE = '<enum name="Side" encodingType="uint8"><validValue name="Buy">1</validValue></enum>'
 COUNTS = ("numGroups", "numVarDataFields")
 
 
@@ -66,12 +67,29 @@ def test_old_readers_refuse_a_group_at_the_end_whose_dimensions_are_not_the_usua
 
 def test_templates_that_exchange_their_names_are_read_as_each_other():
     field = '<field name="a" id="1" type="uint8"/>'
-    old, new, other = (
+    names = ((1, "Order", "Cancel"), (2, "Cancel", "Order"), (2, "Order", "Stop"), (2, "Stop", "Cancel"))
+    old, new, other, fewer = (
         schema(version, f'<message name="{one}" id="1">{field}</message><message name="{two}" id="2">{field}</message>')
-        for version, one, two in ((1, "Order", "Cancel"), (2, "Cancel", "Order"), (2, "Order", "Stop"))
+        for version, one, two in names
     )
-    assert rules(old, new) == [("R15", Severity.BREAKING, Severity.BREAKING)] * 2
-    assert rules(old, other) == [("R15", Severity.INFORMATION, Severity.INFORMATION)]
+    added = f'<message name="Order" id="3" sinceVersion="2">{field}</message>'
+    more = f'<message name="Stop" id="1">{field}</message><message name="Cancel" id="2">{field}</message>{added}'
+    taken, renamed = ("R15", Severity.BREAKING, Severity.BREAKING), ("R15", Severity.INFORMATION, Severity.INFORMATION)
+    assert rules(old, new) == [taken, taken]
+    assert rules(old, other) == rules(old, fewer) == [renamed]
+    assert rules(old, schema(2, more))[0] == taken
+
+
+def test_the_type_of_a_constant_counts_though_it_takes_no_bytes():
+    old, wider = (
+        schema(
+            version,
+            message(f'<field name="k" id="2" type="{kind}" presence="constant" valueRef="{ref}"/>'),
+            types=types,
+        )
+        for version, kind, ref, types in ((1, "Side", "Side.Buy", SIDE), (2, "uint8", "Side.Buy", SIDE))
+    )
+    assert rules(old, wider) == [("R32", Severity.BREAKING, Severity.BREAKING)]
 
 
 @pytest.mark.parametrize(
