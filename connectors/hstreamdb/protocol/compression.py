@@ -18,11 +18,11 @@ _CODECS: Final = {CompressionType.GZIP: "gzip", CompressionType.ZSTD: "zstd"}
 bad_compression: Final = partial(InvalidValue, reason="bad_compression")
 
 
-def compress(plain: bytes, kind: int) -> bytes:
+def compress(expanded: bytes, kind: int) -> bytes:
     """Return one closed gzip member, or one zstd frame with its content size, which servers need to read it again."""
     if kind == CompressionType.NONE:
-        return plain
-    compressed: bytes = pa.Codec(_CODECS[CompressionType(kind)]).compress(plain, asbytes=True)
+        return expanded
+    compressed: bytes = pa.Codec(_CODECS[CompressionType(kind)]).compress(expanded, asbytes=True)
     return compressed
 
 
@@ -38,35 +38,35 @@ def decompress(payload: bytes, kind: int, *, limit: int) -> bytes:
     """
     match kind:
         case CompressionType.NONE:
-            plain = payload
+            expanded = payload
         case CompressionType.GZIP:
-            plain = _gunzip(payload, limit)
+            expanded = _gunzip(payload, limit)
         case CompressionType.ZSTD:
-            plain = _unzstd(payload, limit)
+            expanded = _unzstd(payload, limit)
         case _:
             raise InvalidValue(f"compression {kind} is none of 0, 1, 2", reason="unknown_compression")
-    if len(plain) > limit:
+    if len(expanded) > limit:
         raise OversizedMessage(f"a batch has more than {limit} bytes", reason="oversized")
-    return plain
+    return expanded
 
 
 def _gunzip(payload: bytes, limit: int) -> bytes:
     """Return at most ``limit + 1`` bytes. A stream that stops early is accepted: the Go client never closes it."""
     inflater = zlib.decompressobj(_GZIP)
     try:
-        plain = inflater.decompress(payload, limit + 1)
+        expanded = inflater.decompress(payload, limit + 1)
     except zlib.error as error:
         raise bad_compression(str(error)) from error
     if inflater.unused_data:
         raise bad_compression("bytes follow the gzip member")
-    return plain
+    return expanded
 
 
 def _unzstd(payload: bytes, limit: int) -> bytes:
     """Return at most ``limit + 1`` bytes. The content size may be missing; libzstd bounds the window."""
     try:
         with pa.CompressedInputStream(pa.BufferReader(payload), "zstd") as stream:
-            plain: bytes = stream.read(limit + 1)
+            expanded: bytes = stream.read(limit + 1)
     except OSError as error:
         raise bad_compression(str(error)) from error
-    return plain
+    return expanded

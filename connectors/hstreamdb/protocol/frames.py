@@ -93,9 +93,9 @@ def decode_batch(found: ReceivedRecord, *, limit: int = MAX_PLAIN_BYTES) -> Batc
     if not found.HasField("record"):
         raise InvalidValue("a frame has ids and no batch", reason="missing_record")
     batched = found.record
-    plain = decompress(batched.payload, batched.compression_type, limit=limit)
+    expanded = decompress(batched.payload, batched.compression_type, limit=limit)
     try:
-        records = BatchHStreamRecords.FromString(plain).records
+        records = BatchHStreamRecords.FromString(expanded).records
     except DecodeError as error:
         raise InvalidValue("a batch is no BatchHStreamRecords", reason="bad_batch") from error
     if not len(records) == len(ids) == batched.batch_size:

@@ -49,10 +49,10 @@ def as_record(vector: dict[str, Any]) -> tuple[str, HRecord | RawRecord]:
 @pytest.mark.parametrize("vector", vectors("payload"), ids=names("payload"))
 def test_payloads_of_every_producer_are_read(vector: dict[str, Any]) -> None:
     kind = CompressionType[vector["compression"].upper()]
-    plain = decompress(bytes.fromhex(vector["payload"]), kind, limit=LIMIT)
-    found = [decode_record(each) for each in BatchHStreamRecords.FromString(plain).records]
+    expanded = decompress(bytes.fromhex(vector["payload"]), kind, limit=LIMIT)
+    found = [decode_record(each) for each in BatchHStreamRecords.FromString(expanded).records]
     assert found == [as_record(each) for each in vector["records"]]
-    assert decompress(compress(plain, kind), kind, limit=len(plain)) == plain
+    assert decompress(compress(expanded, kind), kind, limit=len(expanded)) == expanded
 
 
 @pytest.mark.parametrize("name", TOLERATED)
