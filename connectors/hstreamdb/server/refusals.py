@@ -43,9 +43,7 @@ def _maker(grpc_code: str, message: str, error: ErrorCode, extra: object = None)
 
 stream_not_found: Final = _maker("NOT_FOUND", "StreamNotFound", ErrorCode.STREAM_NOT_FOUND)
 stream_exists: Final = _maker("ALREADY_EXISTS", "StreamExists", ErrorCode.STREAM_EXISTS)
-found_subscription: Final = _maker(
-    "FAILED_PRECONDITION", "Stream still has subscription", ErrorCode.FOUND_SUBSCRIPTION
-)
+found_subscription: Final = _maker("FAILED_PRECONDITION", "Stream still has subscription", ErrorCode.FOUND_SUBSCRIPTION)
 invalid_replica_factor: Final = _maker(
     "INVALID_ARGUMENT", "Stream replicationFactor cannot be zero", ErrorCode.INVALID_REPLICA_FACTOR
 )
@@ -80,9 +78,7 @@ conflicting_offset: Final = _maker("INVALID_ARGUMENT", "ConflictOffset", ErrorCo
 too_many_shards: Final = partial(Refusal, "INVALID_ARGUMENT", "TooManyShards", error=902)
 data_loss: Final = partial(Refusal, "DATA_LOSS", "DataLossGap", error=903)
 consumer_exists: Final = _maker("ALREADY_EXISTS", "ConsumerExists", ErrorCode.INTERNAL)
-invalid_subscription: Final = _maker(
-    "ABORTED", "SubscriptionInvalidError", ErrorCode.INTERNAL, "Invalid Subscription"
-)
+invalid_subscription: Final = _maker("ABORTED", "SubscriptionInvalidError", ErrorCode.INTERNAL, "Invalid Subscription")
 stream_read_close: Final = _maker("CANCELLED", "StreamReadClose", ErrorCode.INTERNAL, "Consumer is closed")
 unavailable: Final = partial(Refusal, "UNAVAILABLE")
 

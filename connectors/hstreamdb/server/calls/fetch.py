@@ -23,9 +23,9 @@ async def streaming_fetch(node: Node, call: Any) -> None:
     if opening is grpc.aio.EOF:
         raise refusals.stream_read_close()
     context = node.context(node.store.subscription(opening.subscription_id))
-    metadata = dict(call.invocation_metadata())
-    agent = metadata.get("proxy-agent", metadata.get("user-agent", ""))
-    uri = metadata.get("x-forwarded-for", call.peer())
+    metadata: dict[str, str] = dict(call.invocation_metadata())
+    agent = metadata.get("proxy-agent") or metadata.get("user-agent", "")
+    uri = metadata.get("x-forwarded-for") or call.peer()
     consumer = Consumer(opening.consumer_name, uri, agent, buffer=node.options.frame_buffer)
     context.join(consumer)
     node.fetch_count += 1

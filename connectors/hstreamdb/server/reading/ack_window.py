@@ -19,7 +19,7 @@ class Point(NamedTuple):
     """A record's place in its shard."""
 
     batch: int
-    index: int
+    batch_index: int
 
 
 class AckWindow:
@@ -68,7 +68,7 @@ class AckWindow:
         return [each for each in sorted(indexes) if not self._is_acknowledged(Point(batch, each))]
 
     def _accept(self, point: Point) -> bool:
-        if point.index >= self._sizes.get(point.batch, 0) or point < self.lower_bound:
+        if point.batch_index >= self._sizes.get(point.batch, 0) or point < self.lower_bound:
             return False
         at = bisect_right(self._starts, point)
         if at and self._ends[at - 1] >= point:
@@ -110,17 +110,17 @@ class AckWindow:
         """Return the end of the last whole batch of a range; None if it has none, or is not known to have one."""
         if end.batch not in self._sizes:
             return None
-        if end.index == (self._sizes[end.batch] - 1) & _LAST_INDEX:
+        if end.batch_index == (self._sizes[end.batch] - 1) & _LAST_INDEX:
             return end
         before = end.batch - 1
         return Point(before, (self._sizes[before] - 1) & _LAST_INDEX) if before in self._sizes else None
 
     def _is_last(self, point: Point) -> bool:
         size = self._sizes.get(point.batch)
-        return size is not None and (size == 0 or point.index == size - 1)
+        return size is not None and (size == 0 or point.batch_index == size - 1)
 
     def _next(self, point: Point) -> Point:
-        return Point(point.batch + 1, 0) if self._is_last(point) else Point(point.batch, point.index + 1)
+        return Point(point.batch + 1, 0) if self._is_last(point) else Point(point.batch, point.batch_index + 1)
 
     def _follows(self, point: Point, later: Point) -> bool:
         return later == self._next(point)
