@@ -6,7 +6,6 @@ All of it belongs to this node. A second node that is asked builds its own, and 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from enum import Enum, auto
@@ -64,7 +63,7 @@ class ReadingContext:
 
     def start(self) -> None:
         """Start its loops."""
-        self._books.tick(time.monotonic())
+        self._books.tick(asyncio.get_running_loop().time())
         self._task = asyncio.create_task(self._run())
 
     def notice(self) -> None:
@@ -191,7 +190,7 @@ class ReadingContext:
         await self._has_read.wait()
         while True:
             await asyncio.sleep(self._ticks.resend)
-            for due in self._books.tick(time.monotonic()):
+            for due in self._books.tick(asyncio.get_running_loop().time()):
                 await self._deliver_again(due)
 
     async def _deliver_again(self, due: DueRecords) -> None:
