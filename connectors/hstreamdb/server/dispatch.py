@@ -11,7 +11,7 @@ import structlog
 
 from silverfold.connectors.hstreamdb.protocol import methods
 from silverfold.connectors.hstreamdb.protocol.methods import SERVICE, Method
-from silverfold.connectors.hstreamdb.server.calls import clusters, fetch, readers, streams, subscriptions
+from silverfold.connectors.hstreamdb.server.calls import clusters, fetch, readers, streams, subscriptions, trims
 from silverfold.connectors.hstreamdb.server.node import Node
 from silverfold.connectors.hstreamdb.server.refusals import Refusal
 
@@ -20,6 +20,7 @@ _log = structlog.get_logger("hstreamdb.server")
 _UNARY: Final[dict[Method[Any, Any], Callable[[Node, Any], Awaitable[Any]]]] = {
     **clusters.CALLS,
     **streams.CALLS,
+    **trims.CALLS,
     **subscriptions.CALLS,
     **readers.CALLS,
 }

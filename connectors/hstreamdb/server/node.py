@@ -13,6 +13,7 @@ from silverfold.connectors.hstreamdb.server.faults import Faults
 from silverfold.connectors.hstreamdb.server.members import Member, Members
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions, ServerTls
 from silverfold.connectors.hstreamdb.server.reading.context import ReadingContext
+from silverfold.connectors.hstreamdb.server.reading.places import Place
 from silverfold.connectors.hstreamdb.server.store.store import Store, StoredSubscription
 
 _CHANNEL: Final = (
@@ -31,8 +32,8 @@ class Node:
     def __init__(self, member: Member, members: Members, store: Store, options: ClusterOptions, faults: Faults) -> None:
         self.member, self.members, self.store, self.options, self.faults = member, members, store, options, faults
         self.contexts: dict[str, ReadingContext] = {}
-        self.reader_places: dict[str, int] = {}
-        """The next LSN of each reader that this node serves."""
+        self.reader_places: dict[str, Place] = {}
+        """How far each reader has read that this node serves."""
         self.fetch_count = 0
         """Fetches that are open."""
         self._server: Any = None

@@ -69,9 +69,7 @@ active_consumers: Final = _maker(
     ErrorCode.FOUND_ACTIVE_CONSUMERS,
     "Subscription still has active consumers",
 )
-wrong_server: Final = _maker(
-    "FAILED_PRECONDITION", "WrongServer", ErrorCode.WRONG_SERVER, "Subscription is bound to a different node"
-)
+wrong_server: Final = _maker("FAILED_PRECONDITION", "WrongServer", ErrorCode.WRONG_SERVER)
 reader_exists: Final = _maker("ALREADY_EXISTS", "ShardReaderExists", ErrorCode.INTERNAL)
 no_reader: Final = _maker("FAILED_PRECONDITION", "EmptyShardReader", ErrorCode.INTERNAL)
 conflicting_offset: Final = _maker("INVALID_ARGUMENT", "ConflictOffset", ErrorCode.CONFLICT_OFFSET)

@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import Self
+from typing import Self, TypeVar
 
 from silverfold.connectors.common.server_thread import ServerThread
 from silverfold.connectors.common.transport import Address
+from silverfold.connectors.hstreamdb.server.calls.clusters import SUBSCRIPTION
 from silverfold.connectors.hstreamdb.server.dispatch import handlers
 from silverfold.connectors.hstreamdb.server.faults import Faults
 from silverfold.connectors.hstreamdb.server.members import Member, Members
 from silverfold.connectors.hstreamdb.server.node import Node
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions, Fault
 from silverfold.connectors.hstreamdb.server.store.store import Store
+
+_T = TypeVar("_T")
 
 
 class HStreamServer(ServerThread):
@@ -32,11 +35,11 @@ class HStreamServer(ServerThread):
         self._options = options
         self._store = Store(options.limits, clock=options.clock, chance=Random())  # noqa: S311 - ids, not secrets
         self._faults = Faults(options.faults)
-        members = Members(self._store, options)
+        self._members = Members(self._store, options)
         host = options.advertised_host or options.host
         ports = [options.port + number if options.port else 0 for number in range(options.nodes)]
-        members.all = [Member(number, host, port) for number, port in enumerate(ports, start=1)]
-        self._nodes = [Node(each, members, self._store, options, self._faults) for each in members.all]
+        self._members.all = [Member(number, host, port) for number, port in enumerate(ports, start=1)]
+        self._nodes = [Node(each, self._members, self._store, options, self._faults) for each in self._members.all]
 
     @classmethod
     def start(cls, options: ClusterOptions | None = None) -> Self:
@@ -85,6 +88,28 @@ class HStreamServer(ServerThread):
     def add_fault(self, fault: Fault) -> None:
         """Let calls fail from now on. They are counted from the cluster's start."""
         self._faults.faults.append(fault)
+
+    def owner(self, subscription: str) -> int:
+        """Return the number of the node that lookups name for a subscription."""
+        return self._run_in_loop(lambda: self._members.allocated(SUBSCRIPTION, subscription).id)
+
+    def begin_epoch(self, shard: int) -> None:
+        """Let the shard's next batch begin a new epoch, which leaves a gap. Raises Refusal."""
+        self._run_in_loop(self._store.shard(shard).begin_epoch)
+
+    def lose_batch(self, shard: int, batch: int) -> None:
+        """Lose a batch: readers see a gap. Raises Refusal."""
+        self._run_in_loop(lambda: self._store.shard(shard).lose(batch))
+
+    def make_unreadable(self, shard: int, batch: int) -> None:
+        """Let a batch be delivered once, and never again. Raises Refusal."""
+        self._run_in_loop(lambda: self._store.shard(shard).make_unreadable(batch))
+
+    def _run_in_loop(self, work: Callable[[], _T]) -> _T:
+        async def run() -> _T:
+            return work()
+
+        return self._wait_for(run())
 
     async def _open(self) -> None:
         for each in self._nodes:

@@ -84,9 +84,7 @@ async def list_shards(node: Node, request: ListShardsRequest) -> ListShardsRespo
 
 async def get_tail_record_id(node: Node, request: GetTailRecordIdRequest) -> GetTailRecordIdResponse:
     """Return the id of the last batch of a shard."""
-    log = node.store.shards.get(request.shard_id)
-    if log is None:
-        raise refusals.shard_not_found(extra=str(request.shard_id))
+    log = node.store.shard(request.shard_id)
     return GetTailRecordIdResponse(tail_record_id=RecordId(log.shard_id, log.tail, 0).to_message())
 
 

@@ -98,7 +98,7 @@ async def delete_subscription(node: Node, request: DeleteSubscriptionRequest) ->
 def _check_owner(node: Node, subscription: str) -> None:
     """Raise Refusal on another node than the owner; stores an owner if there is none."""
     if node.members.allocated(SUBSCRIPTION, subscription) is not node.member:
-        raise refusals.wrong_server()
+        raise refusals.wrong_server(extra="Subscription is bound to a different node")
 
 
 CALLS: Final[dict[Method[Any, Any], Callable[[Node, Any], Awaitable[Any]]]] = {

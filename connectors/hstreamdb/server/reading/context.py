@@ -13,17 +13,14 @@ from typing import Final
 
 import structlog
 
-from silverfold.connectors.hstreamdb.protocol.messages.batches import (
-    BatchedRecord,
-    ReceivedRecord,
-    StreamingFetchResponse,
-)
+from silverfold.connectors.hstreamdb.protocol.messages.batches import BatchedRecord, StreamingFetchResponse
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.server import refusals
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions, RebuiltWindow
 from silverfold.connectors.hstreamdb.server.reading.assignment import Assignment
 from silverfold.connectors.hstreamdb.server.reading.books import Books
 from silverfold.connectors.hstreamdb.server.reading.consumer import Consumer
+from silverfold.connectors.hstreamdb.server.reading.places import received
 from silverfold.connectors.hstreamdb.server.reading.redelivery import DueRecords, pick_records
 from silverfold.connectors.hstreamdb.server.store.log import Gap, LogEntry
 from silverfold.connectors.hstreamdb.server.store.store import StoredSubscription
@@ -219,8 +216,5 @@ class ReadingContext:
                 await self._changed.wait()
 
 
-def _frame(shard: int, batch: int, indexes: Iterable[int], stored: bytes) -> bytes:
-    """Return a frame of records of one batch; the batch is in it as stored."""
-    ids = [RecordId(shard, batch, each).to_message() for each in indexes]
-    received = ReceivedRecord(record_ids=ids, record=BatchedRecord.FromString(stored))
-    return StreamingFetchResponse(received_records=received).SerializeToString()
+def _frame(shard: int, batch: int, indexes: Sequence[int], stored: bytes) -> bytes:
+    return StreamingFetchResponse(received_records=received(shard, batch, indexes, stored)).SerializeToString()

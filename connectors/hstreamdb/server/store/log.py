@@ -25,8 +25,6 @@ class Gap(NamedTuple):
 
     first: int
     last: int
-    is_loss: bool
-    """Whether a batch was lost, not trimmed or never there."""
 
 
 class ShardLog:
@@ -54,7 +52,8 @@ class ShardLog:
         self._retention, self._max_bytes, self._clock = retention, max_bytes, clock
         self._entries: dict[int, LogEntry] = {}
         self._lsns: list[int] = []
-        self._bytes = 0
+        self.bytes = 0
+        """Bytes of its batches."""
         self._trimmed = 0
         """All batches up to here vanished."""
         self._lost: list[int] = []
@@ -70,7 +69,7 @@ class ShardLog:
         entry = LogEntry(self._next, appended_ms, stored, size)
         self._entries[entry.lsn] = entry
         self._lsns.append(entry.lsn)
-        self._bytes += len(stored)
+        self.bytes += len(stored)
         self._next += 1
         self._expire()
         return entry.lsn
@@ -81,10 +80,15 @@ class ShardLog:
         if lsn in self._entries:
             return self._entries[lsn]
         at = bisect_left(self._lsns, lsn)
-        last = self._lsns[at] - 1 if at < len(self._lsns) else self._trimmed
-        if last < lsn:
-            return None
-        return Gap(lsn, last, any(lsn <= each <= last for each in self._lost))
+        last = self._lsns[at] - 1 if at < len(self._lsns) else self.tail
+        return Gap(lsn, last) if lsn <= last else None
+
+    def loss_at(self, lsn: int) -> int | None:
+        """Return the last LSN of the gap that begins at an LSN, if a batch of it was lost."""
+        gap = self.read(lsn)
+        if isinstance(gap, Gap) and any(gap.first <= each <= gap.last for each in self._lost):
+            return gap.last
+        return None
 
     def read_again(self, lsn: int) -> LogEntry | None:
         """Return a batch that was read before; None if it vanished, or cannot be read again."""
@@ -128,12 +132,12 @@ class ShardLog:
         oldest = (self._clock() - self._retention) * 1000 if self._retention else 0
         expired = 0
         for lsn in self._lsns:
-            if self._entries[lsn].appended_ms >= oldest and self._bytes <= self._max_bytes:
+            if self._entries[lsn].appended_ms >= oldest and self.bytes <= self._max_bytes:
                 break
             self._remove(lsn)
             self._trimmed, expired = lsn, expired + 1
         del self._lsns[:expired]
 
     def _remove(self, lsn: int) -> None:
-        self._bytes -= len(self._entries.pop(lsn).stored)
+        self.bytes -= len(self._entries.pop(lsn).stored)
         self._unreadable.discard(lsn)

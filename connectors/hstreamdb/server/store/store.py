@@ -29,12 +29,14 @@ class StoreLimits:
         max_batch_records: Most records of a batch, as its producer counts them: the answer has an id for each.
         max_shards: Most shards of a stream.
         max_shard_bytes: Most bytes of a shard; the oldest batches vanish.
+        max_bytes: Most bytes of all shards; appends are refused.
     """
 
     max_record_size: int = 1 << 20
     max_batch_records: int = 1 << 20
     max_shards: int = 1_000
     max_shard_bytes: int = 256 << 20
+    max_bytes: int = 1 << 30
 
 
 @dataclass
@@ -65,8 +67,6 @@ class StoredSubscription:
 class StoredReader:
     """A shard reader as created. How far it has read is known to one node only."""
 
-    id: str
-    stream: str
     log: ShardLog
     offset: ShardOffset
     timeout_ms: int
@@ -138,6 +138,8 @@ class Store:
             raise refusals.too_large(extra=size)
         if log is None:
             raise refusals.unavailable(f"shard {shard_id} has no log")
+        if size + sum(each.bytes for each in self.shards.values()) > self.limits.max_bytes:
+            raise refusals.unavailable("the store is full")
         now = self._now_ms()
         batch.publish_time.FromMilliseconds(now)
         lsn = log.append(batch.SerializeToString(), batch.batch_size, now)
@@ -166,6 +168,12 @@ class Store:
         if name not in self.subscriptions:
             raise refusals.subscription_not_found(extra=name)
         return self.subscriptions[name]
+
+    def shard(self, shard_id: int) -> ShardLog:
+        """Return the log of a shard."""
+        if shard_id not in self.shards:
+            raise refusals.shard_not_found(extra=str(shard_id))
+        return self.shards[shard_id]
 
     def logs_of(self, stream: str) -> Iterable[ShardLog]:
         """Return the logs of a stream, in the order of their keys."""
