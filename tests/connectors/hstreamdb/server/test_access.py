@@ -102,7 +102,7 @@ def test_an_authority_of_clients_lets_only_them_in(tmp_path: Path, tls: ServerTl
 
 def test_a_certificate_that_cannot_be_read_is_an_error_of_settings(tmp_path: Path) -> None:
     missing = ServerTls(tmp_path / "no.pem", tmp_path / "no.key")
-    with pytest.raises(ConfigError, match=r"no\.key.*a PEM file that can be read"):
+    with pytest.raises(ConfigError, match=r"no\.pem.*PEM files: a certificate and its key"):
         HStreamServer.start(ClusterOptions(tls=missing))
     (tmp_path / "bad.pem").write_text("no certificate")
     bad = ServerTls(tmp_path / "bad.pem", tmp_path / "bad.pem")
