@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -60,8 +61,10 @@ class Scene:
         self.tasks[name] = asyncio.create_task(self._consume(name, acks))
 
     async def go(self, name: str) -> None:
-        self.tasks.pop(name).cancel()
-        await asyncio.sleep(0)
+        task = self.tasks.pop(name)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
     async def rebuild(self) -> None:
         """Let the node die: all consumers are cut, the context is built again from what was stored."""
