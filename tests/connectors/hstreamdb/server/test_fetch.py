@@ -206,7 +206,7 @@ def test_a_subscription_with_consumers_is_deleted_by_force_only() -> None:
 
 
 def test_an_ack_of_an_unknown_shard_ends_the_call_and_keeps_the_name_taken() -> None:
-    with serving() as (_, peer):
+    with serving() as (cluster, peer):
         peer.create_stream()
         peer.subscribe()
         with peer.fetch("a") as fetch:
@@ -215,6 +215,8 @@ def test_an_ack_of_an_unknown_shard_ends_the_call_and_keeps_the_name_taken() -> 
             assert fetch.status.text.startswith("UnKnown exception: ")
         with peer.fetch("a") as fetch:
             assert fetch.status.name == "ConsumerExists"
+        request = m.DeleteSubscriptionRequest(subscription_id="sub", force=True)
+        peer.call(m.DELETE_SUBSCRIPTION, request, node=cluster.owner("sub"))
 
 
 def test_a_fetch_on_another_node_delivers_everything_a_second_time() -> None:
