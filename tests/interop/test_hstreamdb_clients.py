@@ -1,10 +1,12 @@
-"""The official Python client of HStreamDB works with our cluster, unmodified: it produces, consumes and reads.
+"""The official clients of HStreamDB work with our cluster, unmodified: they produce, consume and read.
 
-Kept away from, because of its defects: records with an empty payload, zstd, TLS, and the compression of its producer.
+Kept away from, because of their defects: with Python, empty payloads, zstd, TLS and the compression of its producer;
+with Go, the new layout of the cluster's description.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +16,11 @@ import pytest
 from silverfold.connectors.hstreamdb.protocol.frames import decode_frame, encode_batch, encode_entry
 from silverfold.connectors.hstreamdb.protocol.messages.batches import CompressionType, StreamingFetchResponse
 from silverfold.connectors.hstreamdb.protocol.records import HRecord, Json, RawRecord, RecordId
+from silverfold.connectors.hstreamdb.server.options import ClusterOptions, DescribeLayout
 from silverfold.connectors.hstreamdb.server.server import HStreamServer
 from tests.interop.sqlitecloud_clients import Missing, OfficialClient, fetch
 from tests.support.hstreamdb.batches import numbered
-from tests.support.hstreamdb.peer import Peer
+from tests.support.hstreamdb.peer import Peer, until
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("hstreamdb")]
 
@@ -41,9 +44,30 @@ def official(tmp_path_factory: pytest.TempPathFactory) -> OfficialClient:
     return OfficialClient(["env", f"PYTHONPATH={folder / 'packages'}", sys.executable, HERE / "client.py"], folder)
 
 
+@pytest.fixture(scope="module")
+def go(tmp_path_factory: pytest.TempPathFactory) -> OfficialClient:
+    if shutil.which("go") is None:
+        pytest.skip("the official Go client needs go")
+    folder = tmp_path_factory.mktemp("hstreamdb-go")
+    for each in ("go.mod", "client.go"):
+        shutil.copy(HERE / each, folder)
+    try:
+        fetch(["go", "mod", "tidy"], folder)
+        fetch(["go", "build", "-o", "client", "."], folder)
+    except Missing as reason:
+        pytest.skip(str(reason))
+    return OfficialClient([folder / "client"], folder)
+
+
 @pytest.fixture
 def cluster() -> Iterator[HStreamServer]:
     with HStreamServer.start() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def older_cluster() -> Iterator[HStreamServer]:
+    with HStreamServer.start(ClusterOptions(describe_layout=DescribeLayout.OLD)) as cluster:
         yield cluster
 
 
@@ -104,3 +128,38 @@ def test_it_reads_a_shard_by_offset(official: OfficialClient, cluster: HStreamSe
     saw = official.run("read", address(cluster))
     assert (saw["first"], saw["rest"]) == ([list(each) for each in ids[:2]], [list(each) for each in ids[2:]])
     assert saw["streams"] == []
+
+
+def test_go_produces_what_we_consume_with_every_compression(go: OfficialClient, older_cluster: HStreamServer) -> None:
+    appended = go.run("produce", address(older_cluster))
+    found: dict[str, int] = {}
+    compressions = set()
+    with Peer(older_cluster) as peer:
+        peer.subscribe(stream="official")
+        with peer.fetch() as fetch_:
+            while len(found) < len(appended):
+                frame = fetch_.frame()
+                compressions.add(StreamingFetchResponse.FromString(frame).received_records.record.compression_type)
+                for each in decode_frame(frame).records:
+                    match each.record:
+                        case HRecord(fields):
+                            found[str(each.id)] = int(str(fields["n"]))
+                        case RawRecord(payload):
+                            found[str(each.id)] = int(payload)
+    assert {number: record_id for record_id, number in found.items()} == {
+        int(number): record_id for number, record_id in appended.items()
+    }
+    assert compressions == set(CompressionType)
+
+
+def test_go_consumes_what_we_produce_with_every_compression(go: OfficialClient, older_cluster: HStreamServer) -> None:
+    sent: dict[str, int] = {}
+    with Peer(older_cluster) as peer:
+        shards = peer.create_stream("ours", shards=3)
+        for batch in range(10):
+            numbers = range(batch * 3, batch * 3 + 3)
+            ids = peer.append(shards[batch % 3], numbered(numbers, list(CompressionType)[batch % 3]), "ours")
+            sent |= {str(record_id): number for record_id, number in zip(ids, numbers, strict=True)}
+        saw = go.run("consume", address(older_cluster))
+        assert {record_id: payload["n"] for record_id, payload in saw.items()} == sent
+        until(lambda: all(peer.checkpoints("of-the-official").values()))
