@@ -1,0 +1,1 @@
+"""The wire without a channel: messages, records, batches, frames, shards and statuses."""

@@ -1,0 +1,126 @@
+"""Batches and frames: records to the payload of an append, and a received batch back to records with their ids.
+
+Serialized `BatchHStreamRecords` of single records, joined, are that of all: protobuf appends to repeated fields.
+So records are encoded when they arrive, and a batch is made, or cut in halves, without encoding again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from silverfold.conf.errors import InvalidValue, RemoteProtocolError
+from silverfold.connectors.hstreamdb.protocol.compression import compress, decompress
+from silverfold.connectors.hstreamdb.protocol.messages.batches import (
+    AppendResponse,
+    BatchedRecord,
+    BatchHStreamRecords,
+    ReceivedRecord,
+    StreamingFetchResponse,
+)
+from silverfold.connectors.hstreamdb.protocol.records import Record, RecordId, decode_record, encode_record
+
+MAX_PLAIN_BYTES: Final = 64 << 20
+"""Most bytes of a batch, decompressed."""
+MAX_STORED_BYTES: Final = 1 << 20
+"""Most bytes of an encoded `BatchedRecord`: the server's ``max-record-size``."""
+_LARGEST_ID: Final = (1 << 63) - 1
+
+_invalid_ids: Final = partial(InvalidValue, reason="bad_ids")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRecord:
+    """A received record with its partition key; ``error`` if only this record is invalid, then ``record`` is None."""
+
+    id: RecordId
+    key: str
+    record: Record | None
+    error: InvalidValue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A received batch, or the rest of one; ``published_ms`` is the time of its append, since 1970."""
+
+    records: Sequence[KeyedRecord]
+    published_ms: int
+
+
+def encode_entry(record: Record, key: str) -> bytes:
+    """Return a batch of one record, before compression. Raises InvalidValue."""
+    return BatchHStreamRecords(records=[encode_record(record, key)]).SerializeToString()
+
+
+def encode_batch(entries: Sequence[bytes], compression: int) -> BatchedRecord:
+    """Return the batch of some entries. The time is the server's to set."""
+    payload = compress(b"".join(entries), compression)
+    return BatchedRecord(compression_type=compression, batch_size=len(entries), payload=payload)
+
+
+def appended_ids(answer: AppendResponse, count: int) -> list[RecordId]:
+    """Return the ids of an append's records, in order. Raises RemoteProtocolError if their number is wrong."""
+    if len(answer.record_ids) != count:
+        detail = f"{count} records were appended, {len(answer.record_ids)} ids came back"
+        raise RemoteProtocolError(detail, reason="count_mismatch")
+    return [RecordId.of(each) for each in answer.record_ids]
+
+
+def decode_frame(frame: bytes, *, limit: int = MAX_PLAIN_BYTES) -> Batch:
+    """Return the batch in the bytes of a `StreamingFetchResponse`.
+
+    Args:
+        limit: Most bytes of the batch, decompressed.
+
+    Raises:
+        InvalidValue, OversizedMessage: The frame is invalid; ``reason`` is the kind of chapter 11.
+    """
+    try:
+        found = StreamingFetchResponse.FromString(frame)
+    except DecodeError as error:
+        raise InvalidValue("a frame is no StreamingFetchResponse", reason="bad_response") from error
+    return decode_batch(found.received_records, limit=limit)
+
+
+def decode_batch(found: ReceivedRecord, *, limit: int = MAX_PLAIN_BYTES) -> Batch:
+    """Return the records of a received batch with their ids. Raises as `decode_frame`."""
+    ids = frame_ids(found)
+    if not found.HasField("record"):
+        raise InvalidValue("a frame has ids and no batch", reason="missing_record")
+    batched = found.record
+    expanded = decompress(batched.payload, batched.compression_type, limit=limit)
+    try:
+        records = BatchHStreamRecords.FromString(expanded).records
+    except DecodeError as error:
+        raise InvalidValue("a batch is no BatchHStreamRecords", reason="bad_batch") from error
+    if not len(records) == len(ids) == batched.batch_size:
+        detail = f"{len(ids)} ids, {len(records)} records, and a batch size of {batched.batch_size}"
+        raise InvalidValue(detail, reason="count_mismatch")
+    decoded = []
+    for record_id, record in zip(ids, records, strict=True):
+        try:
+            decoded.append(KeyedRecord(record_id, *decode_record(record)))
+        except InvalidValue as error:
+            decoded.append(KeyedRecord(record_id, record.header.key, None, error))
+    return Batch(decoded, batched.publish_time.ToMilliseconds())
+
+
+def frame_ids(found: ReceivedRecord) -> list[RecordId]:
+    """Return the ids of a frame: of one batch, ascending. Raises InvalidValue."""
+    ids = [RecordId.of(each) for each in found.record_ids]
+    if not ids:
+        raise InvalidValue("a frame has no ids", reason="empty_frame")
+    shard_id, batch_id, _ = ids[0]
+    for each in (shard_id, batch_id):
+        if not 1 <= each <= _LARGEST_ID:
+            raise InvalidValue(f"{each} is no id of 1 to 2^63 - 1", reason="id_out_of_range")
+    if any(each[:2] != (shard_id, batch_id) for each in ids):
+        raise _invalid_ids("the ids of a frame are of several batches")
+    if any(later.batch_index <= earlier.batch_index for earlier, later in pairwise(ids)):
+        raise _invalid_ids("the indexes of a frame do not ascend")
+    return ids

@@ -1,0 +1,1 @@
+"""The reading of a subscription on one node: acknowledgements, assignment of shards, redelivery."""

@@ -1,0 +1,1 @@
+"""State that the nodes share, in memory: streams, logs of shards, subscriptions, checkpoints and readers."""
