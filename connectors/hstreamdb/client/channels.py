@@ -6,7 +6,8 @@ How a call ended is a value (`Status`), since it decides what to do next; only `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,22 +78,16 @@ class Channels:
         found = await self.attempt_bytes(target, method, request)
         if isinstance(found, Status):
             return found
-        try:
-            return method.answer.FromString(found)
-        except DecodeError as error:
-            raise RemoteProtocolError(f"{method.name} at {target}: {error}", reason="bad_response") from error
+        return _decoded(found, target, method)
 
     async def attempt_bytes(self, target: str, method: Method[Request, Answer], request: Request) -> bytes | Status:
         """Return the bytes of the answer. Otherwise like `attempt`."""
         call = self._channel(target).unary_unary(method.path, request_serializer=method.request.SerializeToString)
         try:
-            answer: bytes = await call(request, metadata=self._metadata, timeout=self._timeout)
+            with self._unless_closed():
+                answer: bytes = await call(request, metadata=self._metadata, timeout=self._timeout)
         except aio.AioRpcError as error:
             return status_of(error)
-        except asyncio.CancelledError:
-            if self._closed and not _is_cancelled():  # closing a channel cancels its calls, not the tasks that wait
-                raise _closed() from None
-            raise
         return answer
 
     def open_stream(self, target: str, method: Method[Request, Answer]) -> Any:
@@ -102,10 +97,26 @@ class Channels:
         )
         return open_call(metadata=self._metadata)
 
-    def read_stream(self, target: str, method: Method[Request, Answer], request: Request) -> Any:
-        """Return a call of one request whose answers are bytes, without a deadline."""
+    async def answers(
+        self, target: str, method: Method[Request, Answer], request: Request
+    ) -> AsyncGenerator[Answer | Status, None]:
+        """Yield the answers of a node to one request, without a deadline, and at last how the call ended.
+
+        Raises:
+            LocalProtocolError: The client is closed.
+            RemoteProtocolError: An answer is not of the method's type.
+        """
         open_call = self._channel(target).unary_stream(method.path, request_serializer=method.request.SerializeToString)
-        return open_call(request, metadata=self._metadata)
+        call = open_call(request, metadata=self._metadata)
+        try:
+            with self._unless_closed():
+                while (answer := await call.read()) is not aio.EOF:
+                    yield _decoded(answer, target, method)
+            yield Status("OK", "")
+        except aio.AioRpcError as error:
+            yield status_of(error)
+        finally:
+            call.cancel()
 
     async def close(self) -> None:
         """Close all channels. Calls in flight raise LocalProtocolError. Idempotent."""
@@ -114,6 +125,17 @@ class Channels:
         self._channels.clear()
         for each in channels:
             await each.close()
+
+    @contextmanager
+    def _unless_closed(self) -> Iterator[None]:
+        """Raise LocalProtocolError if the client is closed meanwhile: gRPC then cancels whoever awaits a call."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed and task is not None and not task.cancelling():
+                raise _closed() from None
+            raise
 
     def _channel(self, target: str) -> aio.Channel:
         if self._closed:
@@ -127,13 +149,15 @@ class Channels:
         return self._channels[target]
 
 
+def _decoded(answer: bytes, target: str, method: Method[Request, Answer]) -> Answer:
+    try:
+        return method.answer.FromString(answer)
+    except DecodeError as error:
+        raise RemoteProtocolError(f"{method.name} at {target}: {error}", reason="bad_response") from error
+
+
 def _closed() -> LocalProtocolError:
     return LocalProtocolError("the client is closed")
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 def _metadata(settings: ConnectionSettings) -> Sequence[tuple[str, str]]:

@@ -181,6 +181,7 @@ class Producer:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._first_error = None
 
     async def _take(
         self, given: Record | Mapping[str, Json] | bytes, key: str, *, is_submitted: bool

@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from random import Random
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
-from google.protobuf.message import DecodeError
-from grpc import aio
-
-from silverfold.conf.errors import RemoteProtocolError
 from silverfold.connectors.common.backoff import Backoff
-from silverfold.connectors.hstreamdb.client.channels import UNREACHABLE, status_of
+from silverfold.connectors.hstreamdb.client.channels import UNREACHABLE
 from silverfold.connectors.hstreamdb.client.cluster import Cluster
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.protocol.messages.batches import StreamingFetchResponse
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import ShardOffset, SpecialOffset, TimestampOffset
-from silverfold.connectors.hstreamdb.protocol.messages.readers import ReadShardStreamRequest, ReadShardStreamResponse
+from silverfold.connectors.hstreamdb.protocol.messages.readers import ReadShardStreamRequest
 from silverfold.connectors.hstreamdb.protocol.methods import READ_SHARD_STREAM
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
+from silverfold.connectors.hstreamdb.protocol.status import Status
 
 Offset: TypeAlias = SpecialOffset | RecordId | TimestampOffset
 """The oldest record or the end; the batch of a record; or a time of append."""
@@ -68,35 +66,28 @@ async def read_shard(
         if until is not None:
             request.until.CopyFrom(shard_offset(until))
         target = await cluster.any_node()
-        call = cluster.channels.read_stream(target, READ_SHARD_STREAM, request)
-        try:
-            async for frame in _frames(call):
+        status = Status("OK", "")
+        async with aclosing(cluster.channels.answers(target, READ_SHARD_STREAM, request)) as answers:
+            async for answer in answers:
+                if isinstance(answer, Status):
+                    status = answer
+                    break
                 tries = 0
                 backoff.reset()
-                if frame.ids and frame.ids[0].batch_id <= last:  # the first one after a break
-                    continue
-                last = frame.ids[0].batch_id if frame.ids else last
-                count += 1
-                yield frame
-                if count == max_batches:
-                    return
+                for each in answer.received_records:
+                    frame = FetchedFrame.of(StreamingFetchResponse(received_records=each).SerializeToString())
+                    batch_id = frame.ids[0].batch_id if frame.ids else None
+                    if batch_id is not None and batch_id <= last:  # the first one after a break
+                        continue
+                    last = batch_id or last
+                    count += 1
+                    yield frame
+                    if count == max_batches:
+                        return
+        if status.grpc_code == "OK":
             return
-        except aio.AioRpcError as error:
-            status = status_of(error)
-        finally:
-            call.cancel()
         tries += 1
-        cluster.forget()
         if status.grpc_code not in UNREACHABLE or tries == MAX_TRIES:
             raise cluster.error(status, f"ReadShardStream of {stream}, shard {shard_id}", target)
+        cluster.forget()
         await asyncio.sleep(backoff.next_wait())
-
-
-async def _frames(call: Any) -> AsyncGenerator[FetchedFrame, None]:
-    while (answer := await call.read()) is not aio.EOF:
-        try:
-            found = ReadShardStreamResponse.FromString(answer)
-        except DecodeError as error:
-            raise RemoteProtocolError(f"ReadShardStream: {error}", reason="bad_response") from error
-        for each in found.received_records:
-            yield FetchedFrame.of(StreamingFetchResponse(received_records=each).SerializeToString())

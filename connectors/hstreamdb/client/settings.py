@@ -13,13 +13,13 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from silverfold.conf.model import PathText
 from silverfold.conf.text import check_host
-from silverfold.connectors.common.transport import Address
+from silverfold.connectors.common.transport import Address, parse_address
 
 PORT: Final = 6570
 TIMEOUT: Final = 5.0
@@ -36,14 +36,11 @@ class InvalidUrl(ValueError):
         super().__init__(allowed)
 
 
-class Url(BaseModel):
-    """A parsed URL."""
-
-    model_config = ConfigDict(frozen=True)
+class Url(NamedTuple):
+    """A parsed URL: whether by TLS, and each address once, in the order given."""
 
     is_encrypted: bool
     addresses: Sequence[Address]
-    """Each once, in the order given."""
 
 
 def parse_url(text: str) -> Url:
@@ -115,6 +112,10 @@ def _token(secret: SecretStr) -> SecretStr:
     return secret
 
 
+def _targets(advertised: Mapping[str, str]) -> Mapping[str, str]:
+    return {str(parse_address(found)): str(parse_address(used)) for found, used in advertised.items()}
+
+
 class ConnectionSettings(_Frozen):
     """Where a cluster is, and how to connect. Its repr hides the token."""
 
@@ -125,7 +126,7 @@ class ConnectionSettings(_Frozen):
     """Base64 of ``user:password`` (`basic_token`). Sent over TLS only."""
     token_without_tls: bool = False
     """Send the token in plain text too."""
-    advertised: Mapping[str, str] = Field(default_factory=dict)
+    advertised: Annotated[Mapping[str, str], AfterValidator(_targets)] = Field(default_factory=dict)
     """Addresses to use, as ``host:port``, in place of those that the nodes advertise."""
     timeout: Annotated[float, Field(gt=0, le=86_400)] = TIMEOUT
     """Seconds for each call that has one answer."""
