@@ -13,7 +13,7 @@ from silverfold.connectors.hstreamdb.server import refusals
 from silverfold.connectors.hstreamdb.server.node import Node
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions
 from silverfold.connectors.hstreamdb.server.reading.books import UnknownShard
-from silverfold.connectors.hstreamdb.server.reading.consumer import Consumer
+from silverfold.connectors.hstreamdb.server.reading.consumers import Consumer
 from silverfold.connectors.hstreamdb.server.reading.context import ReadingContext
 
 

@@ -17,9 +17,8 @@ from silverfold.connectors.hstreamdb.protocol.messages.batches import BatchedRec
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.server import refusals
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions, RebuiltWindow
-from silverfold.connectors.hstreamdb.server.reading.assignment import Assignment
 from silverfold.connectors.hstreamdb.server.reading.books import Books
-from silverfold.connectors.hstreamdb.server.reading.consumer import Consumer
+from silverfold.connectors.hstreamdb.server.reading.consumers import Assignment, Consumer
 from silverfold.connectors.hstreamdb.server.reading.places import received
 from silverfold.connectors.hstreamdb.server.reading.redelivery import DueRecords, pick_records
 from silverfold.connectors.hstreamdb.server.store.log import Gap, LogEntry
