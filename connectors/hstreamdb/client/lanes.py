@@ -66,13 +66,13 @@ class Lane:
     _due: asyncio.Event = field(default_factory=asyncio.Event)
 
     def put(self, entry: Entry) -> bool:
-        """Take a record; return whether a batch is complete with it."""
+        """Take a record; return whether it is time to let others run: once for each batch, as far as records go."""
         self.pending.append(entry)
         self._pending_bytes += len(entry.encoded)
         self._taken += 1
-        if is_full := self._is_full():
+        if self._is_full():
             self._due.set()
-        return is_full
+        return self._taken % self.limits.max_records == 0
 
     def flush(self) -> asyncio.Future[None]:
         """Return a future for the time when all records taken so far are answered. They are sent without delay."""

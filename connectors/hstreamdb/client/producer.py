@@ -197,8 +197,8 @@ class Producer:
             if self._closed:
                 raise LocalProtocolError(f"the producer of {self._stream} is closed")
             self._outstanding += entry.cost
-            is_full = self._lane(key if self._by_key else shard_id, shard_id).put(entry)
-        if is_full:
+            must_yield = self._lane(key if self._by_key else shard_id, shard_id).put(entry)
+        if must_yield:
             await asyncio.sleep(0)  # else a loop of submits would leave no time to send
         return entry.future
 

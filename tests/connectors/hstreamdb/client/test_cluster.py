@@ -247,6 +247,39 @@ def test_a_strangers_certificate_is_not_trusted(tmp_path: Path) -> None:
         asyncio.run(list_over_tls(stranger, root_certificate=files.root))
 
 
-def test_a_missing_certificate_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"tls.root_certificate.*No such file"):
-        asyncio.run(connect("hstreams://127.0.0.1:1", tls={"root_certificate": str(tmp_path / "none.pem")}))
+@pytest.mark.parametrize(
+    ("name", "match"),
+    [
+        ("none.pem", "No such file"),
+        ("garbage.pem", "root_certificate.*a PEM file that can be used"),
+        (".", "Not a file"),
+    ],
+)
+def test_a_certificate_file_that_cannot_be_used_is_named(tmp_path: Path, name: str, match: str) -> None:
+    (tmp_path / "garbage.pem").write_text("garbage")
+    with pytest.raises(ConfigError, match=match):
+        asyncio.run(connect("hstreams://127.0.0.1:1", tls={"root_certificate": str(tmp_path / name)}))
+
+
+def test_a_client_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    files = Files(tmp_path)
+    (tmp_path / "garbage.pem").write_text("garbage")
+    tls = {"client_certificate": str(tmp_path / "garbage.pem"), "client_certificate_key": files.key}
+    with pytest.raises(ConfigError, match=r"tls.client_certificate: found .*garbage"):
+        asyncio.run(connect("hstreams://127.0.0.1:1", tls=tls))
+
+
+def test_a_cluster_that_names_addresses_without_end_is_left() -> None:
+    ports = iter(range(1, 2_000))
+
+    async def lookup(*_: Any) -> LookupSubscriptionResponse:
+        return LookupSubscriptionResponse(server_node=ServerNode(host="127.0.0.1", port=next(ports)))
+
+    async def scenario() -> None:
+        async with connected({"LookupSubscription": lookup}) as (_, client):
+            for _ in range(500):
+                with pytest.raises(SourceUnavailable):
+                    await client.list_consumers("f")
+
+    with pytest.raises(RemoteProtocolError, match="more than 1000 addresses"):
+        asyncio.run(scenario())
