@@ -14,8 +14,9 @@ from grpc import aio
 from silverfold.connectors.hstreamdb.client.client import Client, open_client
 from silverfold.connectors.hstreamdb.client.settings import ConnectionSettings
 from silverfold.connectors.hstreamdb.protocol import methods
+from silverfold.connectors.hstreamdb.protocol.compression import decompress
 from silverfold.connectors.hstreamdb.protocol.description import ClusterDescription, encode_description
-from silverfold.connectors.hstreamdb.protocol.frames import encode_batch, encode_entry
+from silverfold.connectors.hstreamdb.protocol.frames import MAX_PLAIN_BYTES, encode_batch, encode_entry
 from silverfold.connectors.hstreamdb.protocol.messages.batches import (
     AppendRequest,
     AppendResponse,
@@ -138,9 +139,10 @@ class ScriptedNode:
         raise AssertionError(f"{name} is not scripted")
 
     def append(self, request: AppendRequest) -> AppendResponse:
-        """Store an uncompressed append, and return its answer."""
+        """Store an append, and return its answer."""
         self._batch += 1
-        records = BatchHStreamRecords.FromString(request.records.payload).records
+        expanded = decompress(request.records.payload, request.records.compression_type, limit=MAX_PLAIN_BYTES)
+        records = BatchHStreamRecords.FromString(expanded).records
         self.appended.append((request.shard_id, [each.payload for each in records]))
         ids = [RecordId(request.shard_id, self._batch, index).to_message() for index in range(len(records))]
         return AppendResponse(stream_name=request.stream_name, shard_id=request.shard_id, record_ids=ids)
