@@ -48,6 +48,8 @@ class Node:
         Raises:
             SourceUnavailable: The port cannot be listened on.
         """
+        if not self.options.host:  # gRPC takes an empty host for all addresses
+            raise SourceUnavailable(f"cannot listen on port {self.member.port} of no host")
         server = grpc.aio.server(options=_CHANNEL)
         server.add_generic_rpc_handlers((handlers,))
         address = str(Address(self.options.host, self.member.port))

@@ -22,16 +22,17 @@ class Consumer:
         self._frames = deque[bytes]()
         self._buffer = buffer
         self._changed = asyncio.Event()
-        self._is_open = True
+        self.is_open = True
+        """Whether it takes frames; if not, its call is over."""
 
     async def write(self, frame: bytes) -> bool:
         """Add a frame once there is room; return whether it was added. If not, the call has ended."""
-        while len(self._frames) >= self._buffer and self._is_open:
+        while len(self._frames) >= self._buffer and self.is_open:
             await self._change()
-        if self._is_open:
+        if self.is_open:
             self._frames.append(frame)
             self._changed.set()
-        return self._is_open
+        return self.is_open
 
     async def next_frame(self) -> bytes:
         """Return the next frame, once there is one."""
@@ -42,7 +43,7 @@ class Consumer:
 
     def close(self) -> None:
         """Refuse all further frames."""
-        self._is_open = False
+        self.is_open = False
         self._changed.set()
 
     async def _change(self) -> None:

@@ -97,6 +97,8 @@ class ReadingContext:
         """End the calls of all consumers; return when the last one is gone."""
         self.state = State.STOPPING
         self._stopped.set()
+        for each in [each for each in self.consumers.values() if not each.is_open]:
+            self.leave(each)
         while self.consumers:
             await self._change()
         self.state = State.STOPPED
