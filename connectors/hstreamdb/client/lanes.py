@@ -61,7 +61,7 @@ class Lane:
     """The batch on its way."""
     _pending_bytes: int = 0
     _taken: int = 0
-    _settled: int = 0
+    _answered: int = 0
     _flushes: deque[tuple[int, asyncio.Future[None]]] = field(default_factory=deque)
     _due: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -101,8 +101,8 @@ class Lane:
     def settle(self, count: int) -> None:
         """Record that so many records, the oldest, were answered or failed."""
         self.sending = []
-        self._settled += count
-        while self._flushes and self._flushes[0][0] <= self._settled:
+        self._answered += count
+        while self._flushes and self._flushes[0][0] <= self._answered:
             _, flushed = self._flushes.popleft()
             if not flushed.done():
                 flushed.set_result(None)

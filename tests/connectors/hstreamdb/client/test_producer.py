@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from itertools import pairwise
 from random import Random
 from typing import Any
 
-import grpc
 import pytest
 
 from silverfold.conf.errors import (
     InvalidValue,
-    LocalProtocolError,
     RemoteProtocolError,
     SourceRefused,
     SourceUnavailable,
@@ -23,44 +20,9 @@ from silverfold.connectors.hstreamdb.protocol.messages.batches import AppendRequ
 from silverfold.connectors.hstreamdb.protocol.messages.streams import ListShardsResponse, Shard
 from silverfold.connectors.hstreamdb.protocol.records import RawRecord, RecordId
 from silverfold.connectors.hstreamdb.protocol.status import status_text
-from tests.support.hstreamdb.scripted_node import SHARD, ScriptedNode, connected, never, refusing
+from tests.support.hstreamdb.appends import FailingFirst, Gate, sent
+from tests.support.hstreamdb.scripted_node import SHARD, ScriptedNode, connected, refusing
 from tests.support.polling import until
-
-
-def sent(node: ScriptedNode) -> list[list[bytes]]:
-    """Payloads of each append, in order."""
-    return [payloads for _, payloads in node.appended]
-
-
-class Gate:
-    """Appends that are answered once the gate is open; counts those under way."""
-
-    def __init__(self) -> None:
-        self.open = asyncio.Event()
-        self.under_way: defaultdict[int, int] = defaultdict(int)
-        self.most_under_way = 0
-        self.node: ScriptedNode
-
-    async def append(self, request: AppendRequest, _context: Any) -> AppendResponse:
-        self.under_way[request.shard_id] += 1
-        self.most_under_way = max(self.most_under_way, *self.under_way.values())
-        await self.open.wait()
-        self.under_way[request.shard_id] -= 1
-        return self.node.append(request)
-
-
-def failing_first(times: int, code: str, text: str = "") -> Any:
-    """Appends that fail so often, then are stored by the node that is given."""
-
-    async def append(request: AppendRequest, context: Any) -> AppendResponse:
-        append.left -= 1
-        if append.left >= 0:
-            await context.abort(grpc.StatusCode[code], text)
-        found: AppendResponse = append.node.append(request)
-        return found
-
-    append.left = times
-    return append
 
 
 def test_append_returns_the_id_that_the_server_gave() -> None:
@@ -147,7 +109,7 @@ def test_buffered_by_key_a_slow_key_delays_no_other_and_keys_keep_their_order() 
 
 def test_retries_keep_the_order_and_look_up_shards_and_nodes_again() -> None:
     async def scenario() -> None:
-        append = failing_first(3, "UNAVAILABLE")
+        append = FailingFirst(3, "UNAVAILABLE")
         async with connected({"Append": append}) as (node, client):
             append.node = node
             async with client.producer("orders", max_records=1, rng=Random(1)) as producer:
@@ -167,7 +129,7 @@ def test_retries_keep_the_order_and_look_up_shards_and_nodes_again() -> None:
 )
 def test_a_misdirected_append_is_repeated_once(failures: int, code: str, is_stored: bool) -> None:
     async def scenario() -> None:
-        append = failing_first(failures, code, status_text(800, "WrongServer", None) if "FAILED" in code else "")
+        append = FailingFirst(failures, code, status_text(800, "WrongServer", None) if "FAILED" in code else "")
         async with connected({"Append": append}) as (node, client), client.producer("orders") as producer:
             append.node = node
             if is_stored:
@@ -206,7 +168,7 @@ def test_unavailable_for_ever_fails_the_record_and_says_where() -> None:
 @pytest.mark.parametrize(("stop", "stored"), [(False, [[b"c"]]), (True, [])])
 def test_a_refused_batch_fails_alone_or_with_all_after_it(stop: bool, stored: list[list[bytes]]) -> None:
     async def scenario() -> None:
-        append = failing_first(1, "INVALID_ARGUMENT", status_text(206, "BatchedRecord shouldn't be Nothing", None))
+        append = FailingFirst(1, "INVALID_ARGUMENT", status_text(206, "BatchedRecord shouldn't be Nothing", None))
         async with connected({"Append": append}) as (node, client):
             append.node = node
             with pytest.raises(SourceRefused, match="BatchedRecord"):
@@ -233,7 +195,7 @@ def test_a_wrong_number_of_ids_fails_the_batch() -> None:
 
 def test_flush_waits_for_what_was_taken_and_raises_the_first_error_once() -> None:
     async def scenario() -> None:
-        append = failing_first(1, "INTERNAL", "disk")
+        append = FailingFirst(1, "INTERNAL", "disk")
         async with connected({"Append": append}) as (node, client):
             append.node = node
             async with client.producer("orders", max_age=60) as producer:
@@ -355,107 +317,3 @@ def test_an_unknown_stream_is_told_from_a_node_that_is_down() -> None:
                 await client.append("orders", b"x")
 
     asyncio.run(scenario())
-
-
-def test_a_cancelled_append_fails_nobody_else_and_its_record_may_still_be_stored() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        async with connected({"Append": gate.append}) as (node, client):
-            gate.node = node
-            async with client.producer("orders", max_age=0) as producer:
-                first, second = (asyncio.create_task(producer.append(each)) for each in (b"a", b"b"))
-                await until(lambda: gate.under_way[SHARD], "the first append")
-                first.cancel()
-                gate.open.set()
-                await second
-                assert first.cancelled()
-            assert [each for payloads in sent(node) for each in payloads] == [b"a", b"b"]
-
-    asyncio.run(scenario())
-
-
-def test_who_waits_for_room_may_be_cancelled_and_the_next_one_gets_it() -> None:
-    async def scenario() -> None:
-        gate = Gate()
-        async with connected({"Append": gate.append}) as (node, client):
-            gate.node = node
-            async with client.producer("orders", max_outstanding_bytes=1, max_age=0) as producer:
-                tasks = [asyncio.create_task(producer.append(each)) for each in (b"a", b"b", b"c")]
-                await until(lambda: gate.under_way[SHARD], "the first append")
-                tasks[1].cancel()
-                gate.open.set()
-                await asyncio.gather(tasks[0], tasks[2])
-            assert sent(node) == [[b"a"], [b"c"]]
-
-    asyncio.run(scenario())
-
-
-def test_an_exception_inside_the_block_fails_what_was_not_answered() -> None:
-    futures = []
-
-    async def scenario() -> None:
-        async with connected({"Append": never}) as (_, client), client.producer("orders", max_age=0) as producer:
-            futures.append(await producer.submit(b"under way"))
-            await asyncio.sleep(0.05)
-            futures.append(await producer.submit(b"taken"))
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        asyncio.run(scenario())
-    assert [type(each.exception()) for each in futures] == [SourceUnavailable, SourceUnavailable]
-
-
-def test_a_closed_producer_takes_nothing() -> None:
-    async def scenario() -> None:
-        async with connected() as (_, client):
-            producer = client.producer("orders")
-            await producer.close()
-            await producer.close()
-            with pytest.raises(LocalProtocolError, match="closed"):
-                await producer.submit(b"c")
-
-    asyncio.run(scenario())
-
-
-def test_close_releases_who_waits_for_room_and_cancelling_it_leaves_nothing_behind() -> None:
-    async def scenario() -> None:
-        async with connected({"Append": never}, timeout=60) as (_, client):
-            producer = client.producer("orders", max_outstanding_bytes=1, max_age=0)
-            first = await producer.submit(b"a")
-            second = asyncio.create_task(producer.append(b"b"))
-            await asyncio.sleep(0.05)
-            closing = asyncio.create_task(producer.close())
-            with pytest.raises(LocalProtocolError, match="closed"):
-                await second
-            closing.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await closing
-            assert isinstance(first.exception(), SourceUnavailable)
-            assert producer.outstanding_bytes == 0
-
-    asyncio.run(scenario())
-
-
-def test_the_node_dies_under_an_append_and_nothing_hangs() -> None:
-    async def scenario() -> None:
-        async with connected({"Append": never}) as (node, client):
-            producer = client.producer("orders", max_tries=2, max_age=0)
-            future = await producer.submit(b"a")
-            await until(lambda: node.calls["Append"], "the append")
-            await node.stop()
-            with pytest.raises(SourceUnavailable):
-                await producer.close()
-            assert isinstance(future.exception(), SourceUnavailable)
-
-    asyncio.run(scenario())
-
-
-def test_closing_the_client_sends_what_its_producers_have() -> None:
-    async def scenario() -> list[list[bytes]]:
-        async with connected() as (node, client):
-            await client.producer("orders", max_age=60).submit(b"a")
-            assert await client.append("orders", b"now") == RecordId(SHARD, 1, 0)
-            await client.close()
-            return sent(node)
-
-    assert asyncio.run(scenario()) == [[b"now"], [b"a"]]
