@@ -10,6 +10,7 @@ import ssl
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import grpc
@@ -24,6 +25,7 @@ from silverfold.conf.errors import (
     UntrustedSource,
 )
 from silverfold.conf.files import check_files
+from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.transport import load_certificate
 from silverfold.connectors.hstreamdb.client.settings import ConnectionSettings, Tls
 from silverfold.connectors.hstreamdb.protocol.methods import Answer, Method, Request
@@ -31,6 +33,10 @@ from silverfold.connectors.hstreamdb.protocol.status import Status
 
 UNREACHABLE: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
 """Codes after which another node, or the same one later, may answer."""
+MAX_TRIES: Final = 8
+"""Tries of one call while no node can be reached: one that died is replaced within seconds."""
+FIRST_WAIT: Final = 0.1
+LONGEST_WAIT: Final = 30.0
 _MAX_CHANNELS: Final = 1_000
 _OPTIONS: Final = [
     ("grpc.max_receive_message_length", 128 << 20),  # of a frame, the ids alone may have more than the default, 4 MiB
@@ -43,6 +49,11 @@ _OPTIONS: Final = [
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.use_local_subchannel_pool", 1),
 ]
+
+
+def waits(rng: Random) -> Backoff:
+    """Return the waits between tries of a call: growing, and spread so that clients do not come all at once."""
+    return Backoff(FIRST_WAIT, LONGEST_WAIT, rng)
 
 
 def status_of(error: aio.AioRpcError) -> Status:

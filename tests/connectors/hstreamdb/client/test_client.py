@@ -186,6 +186,27 @@ def test_what_is_not_acknowledged_comes_again() -> None:
     run(use)
 
 
+def test_a_slow_consumer_with_little_room_gets_every_record_in_the_end() -> None:
+    async def use(client: Client, _cluster: HStreamServer) -> None:
+        await client.create_stream("orders")
+        await client.create_subscription("f", "orders", ack_timeout_seconds=1)
+        async with client.producer("orders", max_records=10) as producer:
+            for number in range(500):
+                await producer.submit(b"%d" % number)
+        received = set()
+        async with asyncio.timeout(60), aclosing(client.fetch("f", max_buffered_bytes=5_000)) as records:
+            async for each in records:
+                assert isinstance(each.record, RawRecord)
+                received.add(int(each.record.payload))
+                if each.id.batch_index == 0:
+                    await asyncio.sleep(0.02)
+                await each.ack()
+                if len(received) == 500:
+                    break
+
+    run(use)
+
+
 def test_records_survive_nodes_that_die_under_appends_and_fetches() -> None:
     async def use(client: Client, cluster: HStreamServer) -> None:
         await client.create_stream("orders", shard_count=3)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from silverfold.conf.errors import (
+    ConfigError,
     InvalidValue,
     RemoteProtocolError,
     SourceRefused,
@@ -293,6 +294,15 @@ def test_what_cannot_be_sent_is_refused_at_once_and_costs_nothing() -> None:
             assert node.calls["Append"] == 0
 
     asyncio.run(scenario())
+
+
+def test_a_batch_without_records_is_a_wrong_setting() -> None:
+    async def scenario() -> None:
+        async with connected() as (_, client):
+            client.producer("orders", max_records=0)
+
+    with pytest.raises(ConfigError, match="producer of orders: max_records: found 0"):
+        asyncio.run(scenario())
 
 
 def test_a_key_without_a_shard_is_an_error() -> None:

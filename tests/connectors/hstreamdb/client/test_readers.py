@@ -86,7 +86,7 @@ def test_a_read_ends_after_the_wanted_number_of_batches() -> None:
 
 
 def test_what_stays_is_raised_at_once_and_unavailable_after_some_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("silverfold.connectors.hstreamdb.client.readers.FIRST_WAIT", 0.001)
+    monkeypatch.setattr("silverfold.connectors.hstreamdb.client.channels.FIRST_WAIT", 0.001)
     conflict = refusing("INVALID_ARGUMENT", status_text(901, "ConflictShardReaderOffset", None))
 
     async def scenario() -> None:

@@ -183,6 +183,20 @@ def test_a_subscription_deleted_under_the_fetch_is_a_refusal() -> None:
     asyncio.run(scenario())
 
 
+def test_whether_a_subscription_exists_is_asked_again_if_nobody_answers() -> None:
+    deleting = ending("ABORTED", status_text(0, "SubscriptionIsDeleting", '"f"'))
+
+    async def scenario() -> None:
+        script = {
+            "StreamingFetch": Calls(deleting, [frame(1, b"a")]),
+            "CheckSubscriptionExist": refusing("UNAVAILABLE", "down"),
+        }
+        async with connected(script) as (_, client):
+            assert len(await take(client.fetch("f", rng=Random(1)), 1)) == 1
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("method", ["StreamingFetch", "LookupSubscription"])
 def test_unavailable_for_ever_is_raised_once_patience_is_over(method: str) -> None:
     async def scenario() -> int:
