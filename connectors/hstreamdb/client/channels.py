@@ -104,12 +104,9 @@ class Channels:
             return status_of(error)
         return answer
 
-    def open_stream(self, target: str, method: Method[Request, Answer]) -> Any:
-        """Return a call whose requests are messages and whose answers are bytes, without a deadline."""
-        open_call = self._channel(target).stream_stream(
-            method.path, request_serializer=method.request.SerializeToString
-        )
-        return open_call(metadata=self._metadata)
+    def open_stream(self, target: str, path: str) -> Any:
+        """Return a call whose requests and answers are bytes, without a deadline."""
+        return self._channel(target).stream_stream(path)(metadata=self._metadata)
 
     async def answers(
         self, target: str, method: Method[Request, Answer], request: Request
