@@ -32,7 +32,7 @@ from silverfold.connectors.hstreamdb.protocol.methods import Answer, Method, Req
 from silverfold.connectors.hstreamdb.protocol.status import Status
 
 UNREACHABLE: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
-"""Codes after which another node, or the same one later, may answer."""
+"""Codes of nodes that do not answer."""
 MAX_TRIES: Final = 8
 """Tries of one call while no node can be reached: one that died is replaced within seconds."""
 FIRST_WAIT: Final = 0.1
@@ -59,6 +59,14 @@ def waits(rng: Random) -> Backoff:
 def status_of(error: aio.AioRpcError) -> Status:
     """Return how a call ended."""
     return Status(error.code().name, error.details() or "")
+
+
+def may_pass(status: Status) -> bool:
+    """Return whether another node, or the same one later, may answer.
+
+    Nodes that stop cancel their calls. Those that refuse a token without TLS do so too, but give no text.
+    """
+    return status.grpc_code in UNREACHABLE or (status.grpc_code == "CANCELLED" and bool(status.text))
 
 
 def status_error(status: Status, what: str) -> SilverfoldError:
