@@ -18,7 +18,8 @@ from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.holding.quarantine_log import quarantined
 from silverfold.pipelines.landing.bronze import last_position, read_small_columns
 from silverfold.pipelines.landing.bronze_table import lost_from, retained_from
-from silverfold.pipelines.places import Places
+from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.storage.remove_tree import set_damaged_log_aside
 from silverfold.pipelines.verifying.verify import verify_table
 from tests.support.running import run_once
 from tests.support.stub_connector import FEED, STREAM, StubConnector, StubHistory
@@ -63,3 +64,18 @@ def test_a_table_whose_folder_was_moved_to_another_name_holds(spark: SparkSessio
     reason = f"it was built as table {STREAM} of feed {FEED}"
     assert str(held["other"]) == f"other: {reason}: move it back, or run silverfold rebuild {FEED} other"
     assert verify_table(stub.places, connector, feed, "other").reason == reason
+
+
+def test_checksums_of_commits_that_are_gone_do_not_stop_the_next_ones(spark: SparkSession, tmp_path: Path) -> None:
+    place = Place(str(tmp_path / "t"))
+    for _ in range(2):
+        spark.range(1).write.format("delta").mode("append").save(place.url)
+    log = tmp_path / "t" / "_delta_log"
+    for kind in ("json", "crc"):
+        (log / f"{1:020}.{kind}").unlink()
+    assert set_damaged_log_aside(place, "token") is None
+    assert sorted(each.name for each in log.glob(".*.json.crc")) == [f".{0:020}.json.crc"]
+
+    write_deltalake(place.url, pa.table({"id": [5]}), mode="append")
+
+    assert spark.read.format("delta").option("versionAsOf", 1).load(place.url).count() == 2
