@@ -195,5 +195,3 @@ class HStreamTable(Table):
 
 HStreamFeed: TypeAlias = Feed[HStreamOptions, HStreamTable]
 """A feed of this connector."""
-
-
