@@ -176,7 +176,7 @@ def _parse(record: Record) -> Any:
 def _typed(kind: str, encoding: str | None, value: Any, declared: str) -> Any:
     found: Any
     match kind, encoding:
-        case ("float" | "double"), _:
+        case (("float" | "double"), _):
             found = _double(value, narrow=kind == "float")
         case "boolean", _:
             numbers = (0, 1) if encoding and not isinstance(value, float) else ()
@@ -190,7 +190,7 @@ def _typed(kind: str, encoding: str | None, value: Any, declared: str) -> Any:
             found = base64.b64decode(_string(value).encode("ascii"), validate=True)
         case "decimal", _:
             found = _scaled(value, encoding == "base64_decimal", *map(int, declared[8:-1].split(",")))
-        case ("date" | "timestamp"), "iso8601":
+        case (("date" | "timestamp"), "iso8601"):
             found = _iso(_string(value), is_date=kind == "date")
         case "date", _:
             found = _BEGINNING.date() + _DAY * _whole(value, 64)

@@ -9,28 +9,33 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final, NamedTuple
+from itertools import chain
+from typing import Any, Final, TypeAlias
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from silverfold.conf.errors import InvalidValue, WireError
 from silverfold.connectors.common.change_rows import CHANGES_AT_ONCE, NAMES, TIME, ChangeRows, error_rows, key_type
-from silverfold.connectors.hstreamdb.decoder.floors import Floors, position_text
-from silverfold.connectors.hstreamdb.decoder.landed_records import LandedRecords, first_ids, landed_records, received
+from silverfold.connectors.hstreamdb.decoder.column_changes import Places, column_batch
+from silverfold.connectors.hstreamdb.decoder.floors import Floors
+from silverfold.connectors.hstreamdb.decoder.landed_records import (
+    Ints,
+    LandedRecords,
+    first_ids,
+    landed_records,
+    received,
+)
 from silverfold.connectors.hstreamdb.decoder.layouts import Change, RecordReader
+from silverfold.connectors.hstreamdb.decoder.struct_columns import StructColumns
+from silverfold.connectors.hstreamdb.decoder.text_columns import TextColumns
 from silverfold.connectors.hstreamdb.options import HStreamTable
-from silverfold.connectors.hstreamdb.protocol.messages.batches import HStreamRecord
+from silverfold.connectors.hstreamdb.protocol.messages.batches import Flag, HStreamRecord
 from silverfold.connectors.hstreamdb.protocol.records import HRecord, decode_record
 
-
-class _Placed(NamedTuple):
-    """A change and the place of its record."""
-
-    position: int
-    ordinal: int
-    sequence: str
-    change: Change
+_Error: TypeAlias = tuple[int, WireError]
+"""An error, behind the position of its frame."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +67,14 @@ class ChangeReader:
 
     def read(self, positions: Sequence[int], bodies: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
         """Yield the change rows of frames, and rows with ``error``, in no order."""
-        errors: list[tuple[int, WireError]] = []
+        errors: list[_Error] = []
         for frames in self._in_parts(positions, bodies, errors):
             yield from self._changes(frames, errors)
         if errors:
             yield error_rows(self.type, [position for position, _ in errors], [error for _, error in errors])
 
     def _in_parts(
-        self, positions: Sequence[int], bodies: Sequence[bytes], errors: list[tuple[int, WireError]]
+        self, positions: Sequence[int], bodies: Sequence[bytes], errors: list[_Error]
     ) -> Iterator[list[LandedRecords]]:
         """Yield good frames, of about `CHANGES_AT_ONCE` records; without those that had landed before."""
         frames, count = list[LandedRecords](), 0
@@ -91,24 +96,39 @@ class ChangeReader:
         if frames:
             yield frames
 
-    def _changes(
-        self, frames: Sequence[LandedRecords], errors: list[tuple[int, WireError]]
-    ) -> Iterator[pa.RecordBatch]:
-        placed: list[_Placed] = []
-        for frame in frames:
-            for ordinal, (index, record) in enumerate(zip(frame.indexes.tolist(), frame.records, strict=True)):
-                try:
-                    changes = self.records.changes(read_json(record))
-                except WireError as error:
-                    errors.append((frame.position, error))
-                    continue
-                sequence = position_text(frame.shard_id, frame.batch_id, index)
-                placed += [_Placed(frame.position, ordinal, sequence, change) for change in changes]
-        if placed:
-            yield self._batch(placed)
+    def _changes(self, frames: Sequence[LandedRecords], errors: list[_Error]) -> Iterator[pa.RecordBatch]:
+        """Yield the change rows of frames: many records at once where that is possible, the rest one by one."""
+        places, rest = Places(frames), np.arange(sum(len(frame.records) for frame in frames))
+        found = StructColumns(self.records).read(frames)
+        if found is not None:
+            yield column_batch(self.rows, places, rest, found)
+            rest = rest[~found.good]
+        if not len(rest):
+            return
+        records = list(chain.from_iterable(frame.records for frame in frames))
+        is_raw = np.array([records[at].header.flag == Flag.RAW for at in rest])
+        texts = TextColumns(self.records).read([records[at].payload for at in rest[is_raw]]) if is_raw.any() else None
+        if texts is not None:
+            yield column_batch(self.rows, places, rest[is_raw], texts)
+            rest = rest[~is_raw]
+        yield from self._one_by_one(places, rest, records, errors)
 
-    def _batch(self, placed: Sequence[_Placed]) -> pa.RecordBatch:
-        changes = [each.change for each in placed]
+    def _one_by_one(
+        self, places: Places, numbers: Ints, records: Sequence[HStreamRecord], errors: list[_Error]
+    ) -> Iterator[pa.RecordBatch]:
+        changes, read = list[Change](), list[int]()
+        for number, position in zip(numbers.tolist(), places.positions(numbers).to_pylist(), strict=True):
+            try:
+                found = self.records.changes(read_json(records[number]))
+            except WireError as error:
+                errors.append((position, error))
+                continue
+            changes += found
+            read += [number] * len(found)
+        if changes:
+            yield self._batch(places, np.array(read), changes)
+
+    def _batch(self, places: Places, numbers: Ints, changes: Sequence[Change]) -> pa.RecordBatch:
         cells = [
             pa.array([change.cells.get(column.name) for change in changes], column.arrow)
             for column in self.records.columns
@@ -118,12 +138,12 @@ class ChangeReader:
             for change in changes
         ]
         return self.rows.batch(
-            pa.array([each.position for each in placed], pa.int64()),
+            places.positions(numbers),
             pa.array([change.op for change in changes], pa.string()),
             cells,
-            ordinals=pa.array([each.ordinal for each in placed], pa.int32()),
+            ordinals=places.ordinals(numbers),
             present=pa.array(present, NAMES),
-            sequences=pa.array([each.sequence for each in placed], pa.string()),
+            sequences=places.sequences(numbers),
             source_times=pa.array([change.source_time for change in changes], TIME),
         )
 

@@ -46,6 +46,16 @@ class RecordReader:
         """The table's columns."""
         return columns_of(self.table)
 
+    @property
+    def reads_columns(self) -> bool:
+        """Whether records of the layouts ``unwrapped`` and ``row`` may be read many at once."""
+        return self.table.layout in ("auto", "unwrapped", "row")
+
+    @cached_property
+    def telling(self) -> frozenset[str]:
+        """Members by which an object may be of a layout besides these two, unless it is ``unwrapped``."""
+        return frozenset({"op", "payload", self.table.operation_member})
+
     def changes(self, found: Any) -> Sequence[Change]:
         """Return the changes in a record: one, none, or for a key that changes a delete and an insert.
 
