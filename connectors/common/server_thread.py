@@ -1,6 +1,7 @@
-"""Runs a connector's server: an event loop in its own thread, from a listening socket until it is closed.
+"""Runs a connector's server: an event loop in its own thread, until it is closed.
 
-Subclasses serve one connection. The server accepts and counts connections, logs how each ends, and breaks them off.
+`ServerThread` leaves listening to its subclass. `Server` listens on sockets, and accepts, counts, logs and breaks off
+connections; its subclasses serve one connection.
 """
 
 from __future__ import annotations
@@ -26,8 +27,59 @@ _T = TypeVar("_T")
 _Connection = TypeVar("_Connection")
 
 
-class Server(Closeable, Generic[_Connection]):
+class ServerThread(Closeable):
     """A running server. All public methods may be called from any thread. A context manager that closes on exit.
+
+    Args:
+        name: Beginning of the names of the thread and the log.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=f"{name}-server", daemon=True)
+        self._log = structlog.get_logger(f"{name}.server")
+
+    @property
+    @abstractmethod
+    def client_count(self) -> int:
+        """Number of clients."""
+
+    @abstractmethod
+    async def _open(self) -> None:
+        """Start serving. Called once, in the loop."""
+
+    @abstractmethod
+    async def _shut(self) -> None:
+        """End all connections and return once they have ended. Called once, in the loop."""
+
+    def close(self) -> None:
+        """End all connections and the server. Idempotent."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+
+    def _start(self) -> Self:
+        """Start the server's thread; return once clients are served."""
+        self._thread.start()
+        self._wait_for(self._open())
+        return self
+
+    def _wait_for(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run a coroutine in the loop and return its result.
+
+        Call only while the server runs, and not from the loop itself.
+        """
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _run(self) -> None:
+        self._loop.run_forever()  # until `close`
+        self._loop.run_until_complete(self._shut())
+        self._loop.run_until_complete(_cancel_tasks(self._loop))
+        self._loop.close()
+
+
+class Server(ServerThread, Generic[_Connection]):
+    """A running server that listens on sockets.
 
     Args:
         listening: Sockets on which clients connect, all at one port; closed with the server.
@@ -36,12 +88,10 @@ class Server(Closeable, Generic[_Connection]):
     """
 
     def __init__(self, *listening: socket.socket, name: str, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(name)
         self._listening, self._tls = listening, tls
         self.port: int = listening[0].getsockname()[1]
         """The TCP port it listens on."""
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name=f"{name}-server", daemon=True)
-        self._log = structlog.get_logger(f"{name}.server")
         self._accepting: list[asyncio.Server] = []
         self._connections: dict[asyncio.Task[None], _Connection] = {}
         """By the task that serves each."""
@@ -108,32 +158,10 @@ class Server(Closeable, Generic[_Connection]):
         if ended:
             await asyncio.wait(ended)
 
-    def close(self) -> None:
-        """End all connections and the server. Idempotent."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-
-    def _start(self) -> Self:
-        """Start the server's thread; return once clients are served."""
-        self._thread.start()
-        self._wait_for(self._open())
-        return self
-
-    def _wait_for(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine in the loop and return its result.
-
-        Call only while the server runs, and not from the loop itself.
-        """
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
     def _run(self) -> None:
-        self._loop.run_forever()  # until `close`
-        self._loop.run_until_complete(self._shut())
-        self._loop.run_until_complete(_cancel_tasks(self._loop))
+        super()._run()
         for each in self._listening:
             each.close()
-        self._loop.close()
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, TypeAlias
 
 import typer
 from rich.console import Console
@@ -13,7 +13,7 @@ from rich.console import Console
 from silverfold.conf.errors import SourceUnavailable
 from silverfold.conf.text import in_one_line
 from silverfold.connectors.common.rate import Changeable, Rate, change_steadily
-from silverfold.connectors.common.server_thread import Server
+from silverfold.connectors.common.server_thread import ServerThread
 
 Host: TypeAlias = Annotated[str, typer.Option(help="Address to listen on. There is no authentication.")]
 Port: TypeAlias = Annotated[int, typer.Option(min=0, max=65_535, help="TCP port; 0 for any free one.")]
@@ -28,7 +28,7 @@ def announce(line: str) -> None:
 
 
 def change_visibly(
-    changers: Sequence[Changeable], rate: Rate, stop: threading.Event, server: Server[Any] | None = None
+    changers: Sequence[Changeable], rate: Rate, stop: threading.Event, server: ServerThread | None = None
 ) -> int:
     """Make changes until the time is over or ``stop`` is set; return their number. A terminal shows the progress.
 

@@ -1,0 +1,184 @@
+"""gRPC channels of a client: one for each node, shared by all calls, with deadlines, TLS and token.
+
+How a call ended is a value (`Status`), since it decides what to do next; only `Channels.call` raises it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc import aio
+
+from silverfold.conf.errors import (
+    ConfigError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    SilverfoldError,
+    UntrustedSource,
+)
+from silverfold.conf.files import read_whole
+from silverfold.connectors.hstreamdb.client.settings import ConnectionSettings
+from silverfold.connectors.hstreamdb.protocol.methods import Answer, Method, Request
+from silverfold.connectors.hstreamdb.protocol.status import Status
+
+UNREACHABLE: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
+"""Codes after which another node, or the same one later, may answer."""
+_OPTIONS: Final = [
+    ("grpc.max_receive_message_length", -1),  # the ids of a frame alone may have more than the default of 4 MiB
+    ("grpc.max_send_message_length", -1),
+    ("grpc.enable_retries", 0),
+    ("grpc.primary_user_agent", "silverfold"),
+    ("grpc.keepalive_time_ms", 300_000),  # servers take more frequent pings for an attack
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
+    ("grpc.use_local_subchannel_pool", 1),
+]
+
+
+def status_of(error: aio.AioRpcError) -> Status:
+    """Return how a call ended."""
+    return Status(error.code().name, error.details() or "")
+
+
+def status_error(status: Status, what: str) -> SilverfoldError:
+    """Return the error to raise for the end of a call."""
+    if "CERTIFICATE_VERIFY_FAILED" in status.text:
+        return UntrustedSource(text=f"{what}: {status.text}")
+    return status.error(what)
+
+
+class Channels:
+    """The channels of a client, by address.
+
+    Raises:
+        ConfigError: A file of the TLS settings cannot be read.
+    """
+
+    def __init__(self, settings: ConnectionSettings) -> None:
+        self._credentials = _credentials(settings) if settings.is_encrypted else None
+        self._metadata = _metadata(settings)
+        self._timeout = settings.timeout
+        self._channels: dict[str, aio.Channel] = {}
+        self._closed = False
+
+    async def attempt(self, target: str, method: Method[Request, Answer], request: Request) -> Answer | Status:
+        """Return the answer of a node, or how the call ended without one.
+
+        Raises:
+            LocalProtocolError: The client is closed.
+            RemoteProtocolError: The answer is not of the method's type.
+        """
+        found = await self.attempt_bytes(target, method, request)
+        if isinstance(found, Status):
+            return found
+        return _decoded(found, target, method)
+
+    async def attempt_bytes(self, target: str, method: Method[Request, Answer], request: Request) -> bytes | Status:
+        """Return the bytes of the answer. Otherwise like `attempt`."""
+        call = self._channel(target).unary_unary(method.path, request_serializer=method.request.SerializeToString)
+        try:
+            with self._unless_closed():
+                answer: bytes = await call(request, metadata=self._metadata, timeout=self._timeout)
+        except aio.AioRpcError as error:
+            return status_of(error)
+        return answer
+
+    def open_stream(self, target: str, method: Method[Request, Answer]) -> Any:
+        """Return a call whose requests are messages and whose answers are bytes, without a deadline."""
+        open_call = self._channel(target).stream_stream(
+            method.path, request_serializer=method.request.SerializeToString
+        )
+        return open_call(metadata=self._metadata)
+
+    async def answers(
+        self, target: str, method: Method[Request, Answer], request: Request
+    ) -> AsyncGenerator[Answer | Status, None]:
+        """Yield the answers of a node to one request, without a deadline, and at last how the call ended.
+
+        Raises:
+            LocalProtocolError: The client is closed.
+            RemoteProtocolError: An answer is not of the method's type.
+        """
+        open_call = self._channel(target).unary_stream(method.path, request_serializer=method.request.SerializeToString)
+        call = open_call(request, metadata=self._metadata)
+        try:
+            with self._unless_closed():
+                while (answer := await call.read()) is not aio.EOF:
+                    yield _decoded(answer, target, method)
+            yield Status("OK", "")
+        except aio.AioRpcError as error:
+            yield status_of(error)
+        finally:
+            call.cancel()
+
+    async def close(self) -> None:
+        """Close all channels. Calls in flight raise LocalProtocolError. Idempotent."""
+        self._closed = True
+        channels = list(self._channels.values())
+        self._channels.clear()
+        for each in channels:
+            await each.close()
+
+    @contextmanager
+    def _unless_closed(self) -> Iterator[None]:
+        """Raise LocalProtocolError if the client is closed meanwhile: gRPC then cancels whoever awaits a call."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed and task is not None and not task.cancelling():
+                raise _closed() from None
+            raise
+
+    def _channel(self, target: str) -> aio.Channel:
+        if self._closed:
+            raise _closed()
+        if target not in self._channels:
+            if self._credentials is None:
+                channel = aio.insecure_channel(target, _OPTIONS)
+            else:
+                channel = aio.secure_channel(target, self._credentials, _OPTIONS)
+            self._channels[target] = channel
+        return self._channels[target]
+
+
+def _decoded(answer: bytes, target: str, method: Method[Request, Answer]) -> Answer:
+    try:
+        return method.answer.FromString(answer)
+    except DecodeError as error:
+        raise RemoteProtocolError(f"{method.name} at {target}: {error}", reason="bad_response") from error
+
+
+def _closed() -> LocalProtocolError:
+    return LocalProtocolError("the client is closed")
+
+
+def _metadata(settings: ConnectionSettings) -> Sequence[tuple[str, str]]:
+    if settings.token is None:
+        return ()
+    return (("authorization", f"Basic {settings.token.get_secret_value()}"),)
+
+
+def _credentials(settings: ConnectionSettings) -> grpc.ChannelCredentials:
+    def read(name: str) -> bytes | None:
+        path = getattr(settings.tls, name, None)
+        if path is None:
+            return None
+        try:
+            return read_whole(Path(path))
+        except OSError as error:
+            allowed = f"a PEM file: {error.strerror or error}"
+            raise ConfigError(file="connection settings", key=f"tls.{name}", found=path, allowed=allowed) from error
+
+    return grpc.ssl_channel_credentials(
+        root_certificates=read("root_certificate"),
+        private_key=read("client_certificate_key"),
+        certificate_chain=read("client_certificate"),
+    )

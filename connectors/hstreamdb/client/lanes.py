@@ -1,0 +1,111 @@
+"""Lanes of a producer: the records of one shard or key in order, cut to batches, one batch on its way at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from silverfold.conf.errors import SilverfoldError
+from silverfold.connectors.hstreamdb.protocol.records import RecordId
+
+ENTRY_COST: Final = 512
+"""Bytes of memory for a record beside its own: future, entry and places in lists."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """An encoded record that was taken; ``future`` gets its id. ``is_submitted`` if `flush` is to raise its error."""
+
+    encoded: bytes
+    future: asyncio.Future[RecordId]
+    taken_at: float
+    is_submitted: bool
+
+    @property
+    def cost(self) -> int:
+        """Bytes that it counts for."""
+        return len(self.encoded) + ENTRY_COST
+
+    def resolve(self, record_id: RecordId) -> None:
+        """Give the id to whoever waits for it."""
+        if not self.future.done():  # who waits may have been cancelled
+            self.future.set_result(record_id)
+
+    def fail(self, error: SilverfoldError) -> None:
+        """Give an error to whoever waits. Nobody has to: asyncio does not log it."""
+        if not self.future.done():
+            self.future.set_exception(error)
+            self.future.exception()
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """When a batch is complete: by its records, their bytes before compression, or the age of the first in seconds."""
+
+    max_records: int
+    max_bytes: int
+    max_age: float
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """Records of one shard or key that were taken and not answered yet, in order."""
+
+    shard_id: int
+    limits: BatchLimits
+    pending: deque[Entry] = field(default_factory=deque)
+    sending: list[Entry] = field(default_factory=list)
+    """The batch on its way."""
+    _pending_bytes: int = 0
+    _taken: int = 0
+    _settled: int = 0
+    _flushes: deque[tuple[int, asyncio.Future[None]]] = field(default_factory=deque)
+    _due: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def put(self, entry: Entry) -> bool:
+        """Take a record; return whether a batch is complete with it."""
+        self.pending.append(entry)
+        self._pending_bytes += len(entry.encoded)
+        self._taken += 1
+        if is_full := self._is_full():
+            self._due.set()
+        return is_full
+
+    def flush(self) -> asyncio.Future[None]:
+        """Return a future for the time when all records taken so far are answered. They are sent without delay."""
+        flushed = asyncio.get_running_loop().create_future()
+        self._flushes.append((self._taken, flushed))
+        self._due.set()
+        return flushed
+
+    async def next_batch(self) -> list[Entry]:
+        """Return the next batch once it is complete, or must wait no longer. There must be a record."""
+        if not self._is_full() and not self._flushes:
+            self._due.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self.pending[0].taken_at + self.limits.max_age):
+                    await self._due.wait()
+        self.sending = batch = [self.pending.popleft()]
+        size = len(batch[0].encoded)
+        while self.pending and len(batch) < self.limits.max_records:
+            if size + len(self.pending[0].encoded) > self.limits.max_bytes:
+                break
+            batch.append(self.pending.popleft())
+            size += len(batch[-1].encoded)
+        self._pending_bytes -= size
+        return batch
+
+    def settle(self, count: int) -> None:
+        """Record that so many records, the oldest, were answered or failed."""
+        self.sending = []
+        self._settled += count
+        while self._flushes and self._flushes[0][0] <= self._settled:
+            _, flushed = self._flushes.popleft()
+            if not flushed.done():
+                flushed.set_result(None)
+
+    def _is_full(self) -> bool:
+        return len(self.pending) >= self.limits.max_records or self._pending_bytes >= self.limits.max_bytes

@@ -1,0 +1,1 @@
+"""A cluster of HStreamDB nodes in one process: a true source for tests, examples and trials."""

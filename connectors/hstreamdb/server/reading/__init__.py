@@ -1,0 +1,1 @@
+"""How a node reads a subscription: what was acknowledged, who gets which shard, what is sent again."""

@@ -1,0 +1,1 @@
+"""What the nodes of a cluster share, in memory: streams, logs of shards, subscriptions, checkpoints and readers."""

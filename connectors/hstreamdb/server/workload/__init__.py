@@ -1,0 +1,1 @@
+"""Change records of tables that keep changing."""
