@@ -54,8 +54,6 @@ class ShardLog:
         self._lsns: list[int] = []
         self.bytes = 0
         """Bytes of its batches."""
-        self._trimmed = 0
-        """All batches up to here vanished."""
         self._lost: list[int] = []
         self._unreadable = set[int]()
 
@@ -102,10 +100,6 @@ class ShardLog:
 
     def trim(self, last: int) -> None:
         """Drop all batches up to an LSN."""
-        last = min(last, self.tail)
-        if last <= self._trimmed:
-            return
-        self._trimmed = last
         dropped = bisect_left(self._lsns, last + 1)
         for lsn in self._lsns[:dropped]:
             self._remove(lsn)
@@ -135,7 +129,7 @@ class ShardLog:
             if self._entries[lsn].appended_ms >= oldest and self.bytes <= self._max_bytes:
                 break
             self._remove(lsn)
-            self._trimmed, expired = lsn, expired + 1
+            expired += 1
         del self._lsns[:expired]
 
     def _remove(self, lsn: int) -> None:
