@@ -82,7 +82,7 @@ class ChangeReader:
             try:
                 found = received(body)
                 shard_id, batch_id = first_ids(found)
-                if batch_id <= self.floors.before(shard_id, position):
+                if 0 < batch_id <= self.floors.before(shard_id, position):
                     continue
                 frame = landed_records(position, found, limit=self.limit)
             except WireError as error:

@@ -1,0 +1,52 @@
+"""Acknowledges what bronze holds: a loop of its own, so that landing never waits for a commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from silverfold.connectors.base import FrameSink
+from silverfold.connectors.hstreamdb.client.fetch import AckQueue
+from silverfold.connectors.hstreamdb.protocol.records import RecordId
+
+
+class Acknowledgements:
+    """The ids that landed and are not committed yet, by fetch.
+
+    Args:
+        queues: Of the fetches: what they send.
+        most: Number of landed ids at which to commit at once: else the source may wait for us, and we for time.
+        interval: Seconds to gather ids for one commit.
+    """
+
+    def __init__(self, sink: FrameSink, queues: Sequence[AckQueue], *, most: int, interval: float) -> None:
+        self._sink, self._queues, self._most, self._interval = sink, queues, most, interval
+        self._landed: list[list[RecordId]] = [[] for _ in queues]
+        self._begun, self._due = asyncio.Event(), asyncio.Event()
+
+    def landed(self, fetch: int, ids: Iterable[RecordId]) -> None:
+        """Note ids of a frame just landed, by the number of its fetch."""
+        self._landed[fetch] += ids
+        self._begun.set()
+        if sum(map(len, self._landed)) >= self._most:
+            self._due.set()
+
+    async def run(self) -> None:
+        """Commit and acknowledge, for ever. Safe to cancel."""
+        while True:
+            await self._begun.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._interval):
+                    await self._due.wait()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Commit what has landed, and queue its ids. Raises what `FrameSink.flush` raises; nothing is lost then."""
+        counts = list(map(len, self._landed))
+        self._begun.clear()
+        self._due.clear()
+        await self._sink.flush()
+        for queue, ids, count in zip(self._queues, self._landed, counts, strict=True):
+            queue.add(ids[:count])
+            del ids[:count]
