@@ -31,7 +31,7 @@ class Member:
     host: str
     port: int
     died_at: float | None = None
-    """When it died, by the clock of the event loop; None while it serves."""
+    """When it died (`time.monotonic`); None while it serves."""
 
     def to_message(self, layout: DescribeLayout) -> ServerNode:
         """Return the node for a message."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import Any, Final
 
 import grpc
 
 from silverfold.conf.errors import ConfigError, SourceUnavailable
-from silverfold.connectors.common.transport import Address
+from silverfold.connectors.common.transport import Address, load_certificate
 from silverfold.connectors.hstreamdb.server.faults import Faults
 from silverfold.connectors.hstreamdb.server.members import Member, Members
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions, ServerTls
@@ -93,11 +94,17 @@ class Node:
 
 
 def _credentials(tls: ServerTls) -> Any:
+    """Return gRPC's credentials. Raises ConfigError; gRPC itself would only log what is wrong."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        pair = (tls.key.read_bytes(), tls.certificate.read_bytes())
-        authority = tls.client_authority.read_bytes() if tls.client_authority else None
+        load_certificate(context, tls.certificate, tls.key)
+        if tls.client_authority is not None:
+            context.load_verify_locations(tls.client_authority)
     except OSError as error:
+        allowed = "PEM files: a certificate and its key, and the authority of the clients if there is one"
         raise ConfigError(
-            file=str(error.filename), key="tls", found=error.strerror, allowed="a PEM file that can be read"
+            file=str(error.filename or tls.certificate), key="tls", found=error.strerror, allowed=allowed
         ) from error
+    pair = (tls.key.read_bytes(), tls.certificate.read_bytes())
+    authority = tls.client_authority.read_bytes() if tls.client_authority else None
     return grpc.ssl_server_credentials([pair], root_certificates=authority, require_client_auth=authority is not None)

@@ -16,6 +16,9 @@ from typing import Self, TypeVar
 
 from silverfold.connectors.common.server_thread import ServerThread
 from silverfold.connectors.common.transport import Address
+from silverfold.connectors.hstreamdb.protocol.messages.batches import BatchedRecord
+from silverfold.connectors.hstreamdb.protocol.messages.streams import Stream
+from silverfold.connectors.hstreamdb.protocol.streams import KeyRange
 from silverfold.connectors.hstreamdb.server.calls.clusters import SUBSCRIPTION
 from silverfold.connectors.hstreamdb.server.dispatch import handlers
 from silverfold.connectors.hstreamdb.server.faults import Faults
@@ -92,6 +95,16 @@ class HStreamServer(ServerThread):
     def owner(self, subscription: str) -> int:
         """Return the number of the node that lookups name for a subscription."""
         return self._run_in_loop(lambda: self._members.allocated(SUBSCRIPTION, subscription).id)
+
+    def create_stream(self, name: str, shards: int = 1) -> list[KeyRange]:
+        """Create a stream without limit of time; return its shards, by their start. Raises Refusal."""
+        wanted = Stream(stream_name=name, replication_factor=1, shard_count=shards)
+        logs = self._run_in_loop(lambda: self._store.create_stream(wanted).logs)
+        return [KeyRange(*log.key_range, shard) for shard, log in logs.items()]
+
+    def append(self, shard: int, batch: BatchedRecord) -> int:
+        """Append a batch without a client; return its id. Raises Refusal."""
+        return self._run_in_loop(lambda: self._store.append(shard, batch))
 
     def begin_epoch(self, shard: int) -> None:
         """Let the shard's next batch begin a new epoch, which leaves a gap. Raises Refusal."""

@@ -1,4 +1,4 @@
-"""The log of one shard: batches by LSN, in memory, with retention by age and by size."""
+"""The log of one shard: batches by LSN, in memory, with retention by age."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ class ShardLog:
 
     Args:
         retention: Seconds after which batches vanish; 0 for never.
-        max_bytes: Most bytes to hold; the oldest batches vanish first.
         clock: Returns the seconds since 1970.
     """
 
@@ -43,13 +42,12 @@ class ShardLog:
         key_range: tuple[int, int],
         *,
         retention: int,
-        max_bytes: int,
         clock: Callable[[], float],
     ) -> None:
         self.shard_id, self.stream, self.key_range = shard_id, stream, key_range
         self.epoch = FIRST_EPOCH
         self._next = (FIRST_EPOCH << 32) + 1
-        self._retention, self._max_bytes, self._clock = retention, max_bytes, clock
+        self._retention, self._clock = retention, clock
         self._entries: dict[int, LogEntry] = {}
         self._lsns: list[int] = []
         self.bytes = 0
@@ -106,6 +104,10 @@ class ShardLog:
         del self._lsns[:dropped]
         self._lost = [each for each in self._lost if each > last]
 
+    def drop_oldest(self) -> None:
+        """Drop the oldest batch."""
+        self.trim(self._lsns[0])
+
     def begin_epoch(self) -> None:
         """Skip the rest of the epoch's LSNs, as after a change of the sequencer."""
         self.epoch += 1
@@ -123,14 +125,8 @@ class ShardLog:
         self._unreadable.add(lsn)
 
     def _expire(self) -> None:
-        oldest = (self._clock() - self._retention) * 1000 if self._retention else 0
-        expired = 0
-        for lsn in self._lsns:
-            if self._entries[lsn].appended_ms >= oldest and self.bytes <= self._max_bytes:
-                break
-            self._remove(lsn)
-            expired += 1
-        del self._lsns[:expired]
+        if self._retention:
+            self.trim(self.at_time(int((self._clock() - self._retention) * 1000)) - 1)
 
     def _remove(self, lsn: int) -> None:
         self.bytes -= len(self._entries.pop(lsn).stored)

@@ -28,14 +28,12 @@ class StoreLimits:
         max_record_size: Most bytes of an encoded batch.
         max_batch_records: Most records of a batch, as its producer counts them: the answer has an id for each.
         max_shards: Most shards of a stream.
-        max_shard_bytes: Most bytes of a shard; the oldest batches vanish.
-        max_bytes: Most bytes of all shards; appends are refused.
+        max_bytes: Most bytes of all shards; then the fullest one loses its oldest batches.
     """
 
     max_record_size: int = 1 << 20
     max_batch_records: int = 1 << 20
     max_shards: int = 1_000
-    max_shard_bytes: int = 256 << 20
     max_bytes: int = 1 << 30
 
 
@@ -138,11 +136,11 @@ class Store:
             raise refusals.too_large(extra=size)
         if log is None:
             raise refusals.unavailable(f"shard {shard_id} has no log")
-        if size + sum(each.bytes for each in self.shards.values()) > self.limits.max_bytes:
-            raise refusals.unavailable("the store is full")
         now = self._now_ms()
         batch.publish_time.FromMilliseconds(now)
         lsn = log.append(batch.SerializeToString(), batch.batch_size, now)
+        while sum(each.bytes for each in self.shards.values()) > self.limits.max_bytes:
+            max(self.shards.values(), key=lambda each: each.bytes).drop_oldest()
         for notify in list(self.listeners):
             notify()
         return lsn
@@ -188,7 +186,6 @@ class Store:
             stream.stream_name,
             key_range,
             retention=stream.backlog_duration,
-            max_bytes=self.limits.max_shard_bytes,
             clock=self._clock,
         )
 

@@ -1,0 +1,116 @@
+"""Tables that keep changing: the rows of CSV files, then seeded inserts, updates, deletes and moves of keys.
+
+Changes depend only on the seed and the rows. Two runs with one seed make the same changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import Final
+
+import pyarrow as pa
+from pyarrow import csv
+
+from silverfold.conf.errors import ConfigError
+from silverfold.connectors.hstreamdb.protocol.records import Json
+from silverfold.connectors.hstreamdb.server.workload.layouts import Row, RowChange
+
+_FEWEST, _MOST = 1, 10
+_NULL_CHANCE: Final = 0.05
+_NUMBERS: Final = (int, float)
+
+
+def load_rows(file: Path) -> list[Row]:
+    """Return the rows of a CSV file with a header. Numbers and booleans are values, all else is text.
+
+    Raises:
+        ConfigError: The file cannot be read, or has no rows, or some rows have the same key.
+    """
+    try:
+        table = csv.read_csv(file)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise ConfigError(file=str(file), key="table", found=str(error), allowed="a CSV file with a header") from error
+    rows: list[Row] = [{name: _json(value) for name, value in row.items()} for row in table.to_pylist()]
+    key = table.column_names[0]
+    if not rows or len({row[key] for row in rows}) < len(rows) or any(row[key] is None for row in rows):
+        allowed = f"rows, each with a value of its own in the first column, {key}"
+        raise ConfigError(file=str(file), key="table", found=f"{len(rows)} rows", allowed=allowed)
+    return rows
+
+
+class ChangingTable:
+    """Rows of a table, by the value of its first column.
+
+    Args:
+        can_delete: Whether rows are deleted, and keys moved.
+    """
+
+    def __init__(self, rows: Sequence[Row], seed: int | str, *, can_delete: bool = True) -> None:
+        self._columns = list(rows[0])
+        self.key = self._columns[0]
+        self.rows: dict[Json, Row] = {row[self.key]: row for row in rows}
+        self._order = list(self.rows)
+        self._chance = Random(seed)  # noqa: S311 - repeatable, not secret
+        self._can_delete = can_delete
+        self._new_keys = count(max((each for each in self._order if isinstance(each, int)), default=0) + 1)
+
+    def snapshot(self) -> list[RowChange]:
+        """Return the rows there are."""
+        return [RowChange(None, row, is_snapshot=True) for row in self.rows.values()]
+
+    def change(self) -> list[RowChange]:
+        """Change some rows; return what was done, in order. A key that moves is a delete and an insert."""
+        changes: list[RowChange] = []
+        for _ in range(self._chance.randint(_FEWEST, _MOST)):
+            kinds, weights = ("insert", "update", "delete", "move"), (30, 40, 25, 5)
+            (kind,) = self._chance.choices(kinds, weights if self._can_delete else (30, 70, 0, 0))
+            if kind in {"delete", "move"} and len(self._order) > 1:
+                at = self._chance.randrange(len(self._order))
+                self._order[at], self._order[-1] = self._order[-1], self._order[at]
+                old = self.rows.pop(self._order.pop())
+                changes.append(RowChange(old, None))
+                if kind == "move":
+                    changes.append(self._write({**old, self.key: self._new_key()}))
+            elif kind == "update":
+                changes.append(self._write(self._varied(self._any_row(), self._chance.randint(1, 3))))
+            else:
+                row = self._varied(self._any_row(), len(self._columns))
+                changes.append(self._write({**row, self.key: self._new_key()}))
+        return changes
+
+    def _any_row(self) -> Row:
+        return self.rows[self._chance.choice(self._order)]
+
+    def _write(self, row: Row) -> RowChange:
+        key = row[self.key]
+        before = self.rows.get(key)
+        if before is None:
+            self._order.append(key)
+        self.rows[key] = row
+        return RowChange(before, row)
+
+    def _new_key(self) -> Json:
+        """Return an integer above all keys, or a text made of one."""
+        number = next(self._new_keys)
+        return number if isinstance(self._order[0], int) else f"new-{number}"
+
+    def _varied(self, row: Row, columns: int) -> Row:
+        others = self._columns[1:]
+        chosen = self._chance.sample(others, min(columns, len(others)))
+        return {**row, **{name: self._value(name, row[name]) for name in chosen}}
+
+    def _value(self, name: str, value: Json) -> Json:
+        """Return a number near a value, or for anything else the value of another row; sometimes None."""
+        if self._chance.random() < _NULL_CHANCE:
+            return None
+        if isinstance(value, bool) or not isinstance(value, _NUMBERS):
+            return self._any_row()[name]
+        varied = value + self._chance.choice((-1, 1)) * self._chance.randint(1, 20)
+        return round(varied, 2) if isinstance(value, float) else varied
+
+
+def _json(value: object) -> Json:
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
