@@ -20,7 +20,7 @@ class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
     name = "hstreamdb"
     Options = HStreamOptions
     TableOptions = HStreamTable
-    simulator_summary = "Serve a cluster of HStreamDB nodes, and append changes to its streams."
+    simulator_summary = "Serve a cluster of HStreamDB nodes, and append the changes of tables to its streams."
     continuity = "resume"
     source_ordered = True
     packages = ("grpc", "google.protobuf", "msgspec")
