@@ -12,9 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from silverfold.connectors.base import ControlFrame, Cut
-
-_LAST_INDEX = (1 << 32) - 1
+from silverfold.connectors.base import ControlFrame
 
 
 class Floor(NamedTuple):
@@ -47,22 +45,6 @@ class Floors:
             for shard_id, floors in self.by_shard.items()
         }
         return Floors(needed)
-
-    def horizon(self, cut: Cut) -> str | None:
-        """Return the condition on tombstones that no change of a cut, or of a later one, can be older than."""
-        first = cut.spans[0][0]
-        found = {shard_id: self.before(shard_id, first) for shard_id in self.by_shard}
-        ends = [
-            (position_text(shard_id, 0, 0), position_text(shard_id, batch_id, _LAST_INDEX))
-            for shard_id, batch_id in sorted(found.items())
-            if batch_id
-        ]
-        return " OR ".join(f"t._position BETWEEN '{first}' AND '{last}'" for first, last in ends) or None
-
-
-def position_text(shard_id: int, batch_id: int, index: int) -> str:
-    """Return a record's id as text that sorts as the ids do."""
-    return f"{shard_id:020d}-{batch_id:020d}-{index:010d}"
 
 
 def read_floors(control: Iterable[ControlFrame]) -> Floors:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.base import Frame, FrameSink, Kind, mark
@@ -36,7 +37,8 @@ class Progress:
         clock: Callable[[], float],
     ) -> None:
         self._client, self._options, self._epoch, self._clock = client, options, epoch, clock
-        self._last: Mapping[str, object] = json.loads(last) if last is not None else {}
+        self.last = last
+        """Body of the last control frame."""
         self._patience = max(10.0, ack_timeout)
         self._received_at = clock()
         self._is_starved = False
@@ -59,28 +61,29 @@ class Progress:
     def floors(self, found: GetSubscriptionResponse) -> list[Frame]:
         """Return a control frame for floors that moved, or for a subscription that was created anew."""
         created = str(found.subscription.creation_time.ToNanoseconds())
-        before = self._last.get("offsets") if self._last.get("created") == created else None
-        offsets = dict(before) if isinstance(before, dict) else {}
-        for each in found.offsets:
-            shard, batch_id = str(each.shard_id), max(each.batch_id, int(offsets.get(str(each.shard_id), "0")))
-            if batch_id:
-                offsets[shard] = str(batch_id)
-        is_new = before is None and (bool(offsets) or bool(self._last))
-        if not is_new and offsets == (before or {}):
+        before = self._landed()
+        is_anew = bool(before) and before["created"] != created
+        known = {} if is_anew else before.get("offsets", {})
+        moved = {str(each.shard_id): str(each.batch_id) for each in found.offsets if each.batch_id}
+        offsets = known | {shard: batch for shard, batch in moved.items() if int(batch) > int(known.get(shard, 0))}
+        if offsets == known and not is_anew:
             return []
-        self._last = {"subscription": self._options.subscription, "created": created, "offsets": offsets}
-        return [Frame(json.dumps(self._last, sort_keys=True).encode(), Kind.CONTROL)]
+        body = {"subscription": self._options.subscription, "created": created, "offsets": offsets}
+        self.last = json.dumps(body, sort_keys=True).encode()
+        return [Frame(self.last, Kind.CONTROL)]
+
+    def _landed(self) -> dict[str, Any]:
+        return {} if self.last is None else dict(json.loads(self.last))
 
     async def _starved(self) -> list[Frame]:
         """Return a mark if nothing comes though there is more: once, until a frame comes again."""
         if self._is_starved or self._clock() - self._received_at < self._patience:
             return []
         stream = self._options.stream
-        offsets = self._last.get("offsets")
-        known = offsets if isinstance(offsets, dict) else {}
+        known = self._landed().get("offsets", {})
         ahead = []
         for shard in await self._client.list_shards(stream):
-            landed = max(self._epoch.highest.get(shard.shard_id, 0), int(known.get(str(shard.shard_id), "0")))
+            landed = max(self._epoch.highest.get(shard.shard_id, 0), int(known.get(str(shard.shard_id), 0)))
             if (await self._client.tail(stream, shard.shard_id)).batch_id > landed:
                 ahead.append(str(shard.shard_id))
         if not ahead:

@@ -8,25 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Final
 
-from silverfold.conf.errors import SilverfoldError, SourceRefused
+from silverfold.conf.errors import SourceRefused
 from silverfold.connectors.base import FrameSink, Resume, mark
 from silverfold.connectors.common.tasks import until_first_ends
 from silverfold.connectors.hstreamdb.client.client import Client, open_client
-from silverfold.connectors.hstreamdb.client.fetch import AckQueue, Fetch, FetchedFrame
+from silverfold.connectors.hstreamdb.client.fetch import AckQueue, Fetch
 from silverfold.connectors.hstreamdb.options import HStreamFeed
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
-from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import Subscription
+from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
 from silverfold.connectors.hstreamdb.protocol.status import Action
-from silverfold.connectors.hstreamdb.receiver.acknowledgements import Acknowledgements
 from silverfold.connectors.hstreamdb.receiver.connection import connection_settings, window_marks
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
+from silverfold.connectors.hstreamdb.receiver.landing import Acknowledgements, Landing
 from silverfold.connectors.hstreamdb.receiver.progress import Progress
-
-_LAST_COMMIT: Final = 10.0
-"""Seconds that a stop waits for the commit whose records it still acknowledges."""
 
 
 class HStreamReceiver:
@@ -35,6 +30,7 @@ class HStreamReceiver:
     def __init__(self, feed: HStreamFeed, environ: Mapping[str, str]) -> None:
         self._feed, self._options, self._environ = feed, feed.options, environ
         self._acks: Sequence[AckQueue] = ()
+        self._last_control: bytes | None = None
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
         """Fetch until a call ends; see `connectors.base.Receiver`.
@@ -49,7 +45,12 @@ class HStreamReceiver:
         async with await open_client(connection_settings(self._feed, self._environ)) as client:
             found = await self._subscription(client)
             unacked, timeout = found.max_unacked_records, found.ack_timeout_seconds
-            await sink.land(window_marks(self._feed, max_unacked=unacked, ack_timeout=timeout))
+            epoch, clock = Epoch(self._options.stream), asyncio.get_running_loop().time
+            last = self._last_control or resume.last_control
+            progress = Progress(client, self._options, epoch, last=last, ack_timeout=timeout, clock=clock)
+            marks = window_marks(self._feed, max_unacked=unacked, ack_timeout=timeout)
+            # Frames of a subscription that was created anew are no copies: so its control frame is before them.
+            await sink.land([*marks, *progress.floors(GetSubscriptionResponse(subscription=found))])
             fetches = [await self._open(client, acks) for acks in self._acks]
             subscribed = mark(
                 "subscribed",
@@ -60,7 +61,10 @@ class HStreamReceiver:
                 ack_timeout=timeout,
             )
             await sink.land([subscribed])
-            await self._land_all(client, fetches, sink, resume, found)
+            try:
+                await self._land_all(fetches, sink, epoch, progress, most=max(unacked // 2, 1))
+            finally:
+                self._last_control = progress.last
 
     async def _subscription(self, client: Client) -> Subscription:
         """Return the subscription, created if allowed."""
@@ -83,20 +87,11 @@ class HStreamReceiver:
         return await client.open_fetch(self._options.subscription, consumer_prefix=self._feed.name, acks=acks)
 
     async def _land_all(
-        self, client: Client, fetches: Sequence[Fetch], sink: FrameSink, resume: Resume, found: Subscription
+        self, fetches: Sequence[Fetch], sink: FrameSink, epoch: Epoch, progress: Progress, *, most: int
     ) -> None:
-        epoch, loop = Epoch(self._options.stream), asyncio.get_running_loop()
-        most = max(found.max_unacked_records // 2, 1)
-        acknowledgements = Acknowledgements(sink, self._acks, most=most, interval=self._feed.commit.interval_ms / 1000)
-        progress = Progress(
-            client,
-            self._options,
-            epoch,
-            last=resume.last_control,
-            ack_timeout=found.ack_timeout_seconds,
-            clock=loop.time,
-        )
-        landing = _Landing(epoch, acknowledgements, progress, sink)
+        interval = self._feed.commit.interval_ms / 1000
+        acknowledgements = Acknowledgements(sink, self._acks, most=most, interval=interval)
+        landing = Landing(epoch, acknowledgements, progress, sink)
         try:
             await until_first_ends(
                 *(landing.land_fetch(number, fetch) for number, fetch in enumerate(fetches)),
@@ -108,32 +103,3 @@ class HStreamReceiver:
             for acks, fetch in zip(self._acks, fetches, strict=True):
                 if fetch.status is not None and fetch.status.action is Action.RETRY_BOUNDED:
                     acks.clear()  # an id of a shard that the subscription does not have would end every call
-
-
-class _Landing:
-    """Lands frames of fetches."""
-
-    def __init__(self, epoch: Epoch, acknowledgements: Acknowledgements, progress: Progress, sink: FrameSink) -> None:
-        self._epoch, self._acknowledgements, self._progress, self._sink = epoch, acknowledgements, progress, sink
-
-    async def land_fetch(self, number: int, fetch: Fetch) -> None:
-        """Land all frames of a fetch until it ends with an error."""
-        while True:
-            self._take(number, fetch, await fetch.next_frames())
-            await self._sink.land([])
-
-    def _take(self, number: int, fetch: Fetch, received: Sequence[FetchedFrame]) -> None:
-        self._progress.received()
-        for frame in received:
-            self._sink.take(self._epoch.frames(frame.body, frame.ids, frame.error, consumer=fetch.consumer))
-            self._acknowledgements.landed(number, frame.ids)
-
-    async def end(self, fetches: Sequence[Fetch]) -> None:
-        """Land what has arrived, commit it, and queue its acknowledgements: closing the fetches sends them."""
-        with suppress(SilverfoldError, TimeoutError):  # the epoch ends with its own error
-            for number, fetch in enumerate(fetches):
-                with suppress(SilverfoldError, TimeoutError):
-                    async with asyncio.timeout(0):
-                        self._take(number, fetch, await fetch.next_frames())
-            async with asyncio.timeout(_LAST_COMMIT):
-                await self._acknowledgements.flush()
