@@ -166,11 +166,18 @@ def _parse(record: Record) -> Any:
     if isinstance(record, HRecord):
         return record.fields
     try:
-        found = json.loads(record.payload.decode(), parse_float=Decimal, parse_constant=_refuse)
+        found = json.loads(record.payload.decode(), parse_float=_number, parse_constant=_refuse)
         json.dumps(found, ensure_ascii=False, default=str).encode()  # a text with half a surrogate pair is none
-    except (ValueError, ArithmeticError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidValue("a raw record is no JSON text", reason="bad_json") from error
     return found
+
+
+def _number(text: str) -> Any:
+    try:
+        return Decimal(text)
+    except ArithmeticError:  # its exponent is beyond all decimals: no column takes it
+        return ...
 
 
 def _typed(kind: str, encoding: str | None, value: Any, declared: str) -> Any:

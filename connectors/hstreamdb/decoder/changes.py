@@ -66,10 +66,23 @@ class ChangeReader:
         return self.rows.type
 
     def read(self, positions: Sequence[int], bodies: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
-        """Yield the change rows of frames, and rows with ``error``, in no order."""
+        """Yield the change rows of frames, and rows with ``error``, in no order.
+
+        Many records are read at once where that is possible, the rest one by one.
+        """
         errors: list[_Error] = []
+        structs, texts = StructColumns(self.records), TextColumns(self.records)
         for frames in self._in_parts(positions, bodies, errors):
-            yield from self._changes(frames, errors)
+            records, places = list(chain.from_iterable(frame.records for frame in frames)), Places(frames)
+            rest = np.arange(len(records))
+            if (found := structs.read(frames)) is not None:
+                yield column_batch(self.rows, places, rest, found)
+                rest = rest[~found.good]
+            raw = np.array([at for at in rest.tolist() if records[at].header.flag == Flag.RAW], np.int64)
+            if len(raw) and (found := texts.read([records[at].payload for at in raw.tolist()])) is not None:
+                yield column_batch(self.rows, places, raw, found)
+                rest = np.setdiff1d(rest, raw)
+            yield from self._one_by_one(places, rest, records, errors)
         if errors:
             yield error_rows(self.type, [position for position, _ in errors], [error for _, error in errors])
 
@@ -95,23 +108,6 @@ class ChangeReader:
                 frames, count = [], 0
         if frames:
             yield frames
-
-    def _changes(self, frames: Sequence[LandedRecords], errors: list[_Error]) -> Iterator[pa.RecordBatch]:
-        """Yield the change rows of frames: many records at once where that is possible, the rest one by one."""
-        places, rest = Places(frames), np.arange(sum(len(frame.records) for frame in frames))
-        found = StructColumns(self.records).read(frames)
-        if found is not None:
-            yield column_batch(self.rows, places, rest, found)
-            rest = rest[~found.good]
-        if not len(rest):
-            return
-        records = list(chain.from_iterable(frame.records for frame in frames))
-        is_raw = np.array([records[at].header.flag == Flag.RAW for at in rest])
-        texts = TextColumns(self.records).read([records[at].payload for at in rest[is_raw]]) if is_raw.any() else None
-        if texts is not None:
-            yield column_batch(self.rows, places, rest[is_raw], texts)
-            rest = rest[~is_raw]
-        yield from self._one_by_one(places, rest, records, errors)
 
     def _one_by_one(
         self, places: Places, numbers: Ints, records: Sequence[HStreamRecord], errors: list[_Error]
@@ -155,9 +151,17 @@ def read_json(record: HStreamRecord) -> Any:
         return found.fields
     try:
         return _read_text(found.payload)
-    except (ValueError, ArithmeticError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidValue("a raw record is no JSON text", reason="bad_json") from error
 
 
-_read_text: Final = msgspec.json.Decoder(float_hook=Decimal).decode
+def _decimal(text: str) -> Any:
+    """Return a number exactly; of one with an exponent beyond all decimals what no column takes."""
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        return ...
+
+
+_read_text: Final = msgspec.json.Decoder(float_hook=_decimal).decode
 """Exact: integers of any size, and decimals."""
