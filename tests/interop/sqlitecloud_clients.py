@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -31,10 +32,10 @@ class OfficialClient:
     def __init__(self, command: Sequence[str | Path], folder: Path) -> None:
         self._command, self._folder = command, folder
 
-    def run(self, address: str) -> Any:
-        """Return what the script saw at a server."""
+    def run(self, *arguments: str) -> Any:
+        """Return what the script saw, whose last argument is a server's address."""
         done = subprocess.run(
-            [*self._command, address],
+            [*self._command, *arguments],
             cwd=self._folder,
             capture_output=True,
             text=True,
@@ -42,13 +43,13 @@ class OfficialClient:
             check=False,
         )
         assert done.returncode == 0, done.stderr + done.stdout
-        return json.loads(done.stdout)
+        return json.loads(done.stdout.splitlines()[-1])  # a client may log before
 
 
 def python_client(folder: Path) -> OfficialClient:
     """Return the Python client, in a folder of its own. Raises Missing."""
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    _fetch([*install, "--target", folder / "packages", "--requirement", HERE / "requirements.txt"], folder)
+    fetch([*install, "--target", folder / "packages", "--requirement", HERE / "requirements.txt"], folder)
     return OfficialClient(["env", f"PYTHONPATH={folder / 'packages'}", sys.executable, HERE / "client.py"], folder)
 
 
@@ -57,7 +58,7 @@ def javascript_client(folder: Path) -> OfficialClient:
     if absent := [program for program in ("node", "npm") if shutil.which(program) is None]:
         raise Missing(f"the official JavaScript client needs {', '.join(absent)}")
     shutil.copy(HERE / "package.json", folder)
-    _fetch(["npm", "install", "--legacy-peer-deps", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
+    fetch(["npm", "install", "--legacy-peer-deps", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
     return OfficialClient(["node", HERE / "client.js"], folder)
 
 
@@ -65,17 +66,30 @@ def python_tests(folder: Path) -> Path:
     """Return the folder of the vendor's own tests of the Python client, which come with its source. Raises Missing."""
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     wanted = ["--requirement", HERE / "requirements.txt"]
-    _fetch([*pip, "install", "--target", folder / "packages", *wanted, "python-dotenv"], folder)
-    _fetch([*pip, "download", "--no-deps", "--no-binary", ":all:", *wanted], folder)
+    fetch([*pip, "install", "--target", folder / "packages", *wanted, "python-dotenv"], folder)
+    fetch([*pip, "download", "--no-deps", "--no-binary", ":all:", *wanted], folder)
     (source,) = folder.glob("sqlitecloud-*.tar.gz")
     with tarfile.open(source) as archive:
         archive.extractall(folder, filter="data")
     return folder / source.name.removesuffix(".tar.gz")
 
 
-def _fetch(command: Sequence[str | Path], folder: Path) -> None:
+def fetch(command: Sequence[str | Path], folder: Path, **environment: str) -> None:
+    """Run a command that fetches a client. Raises Missing.
+
+    Args:
+        environment: Variables beside those there are.
+    """
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=_FETCHED_WITHIN, check=False)
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=_FETCHED_WITHIN,
+            check=False,
+            env={**os.environ, **environment},
+        )
     except subprocess.TimeoutExpired:
         raise Missing(f"{command[0]} takes too long: is its registry within reach?") from None
     if done.returncode:

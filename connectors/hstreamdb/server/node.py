@@ -9,6 +9,7 @@ from typing import Any, Final
 import grpc
 
 from silverfold.conf.errors import ConfigError, SourceUnavailable
+from silverfold.connectors.common.server_thread import listen
 from silverfold.connectors.common.transport import Address, load_certificate
 from silverfold.connectors.hstreamdb.server.faults import Faults
 from silverfold.connectors.hstreamdb.server.members import Member, Members
@@ -48,6 +49,7 @@ class Node:
         Raises:
             SourceUnavailable: The port cannot be listened on.
         """
+        listen(self.options.host, self.member.port).close()  # says what is wrong; gRPC would only log it
         server = grpc.aio.server(options=_CHANNEL)
         server.add_generic_rpc_handlers((handlers,))
         address = str(Address(self.options.host, self.member.port))

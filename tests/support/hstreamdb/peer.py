@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
@@ -200,3 +201,11 @@ def refusal(call: Callable[[], Any]) -> tuple[str, Any, Any, Any]:
     status = caught.value.status
     details = status.details or {"error": None, "message": status.text, "extra": None}
     return status.grpc_code, details["error"], details["message"], details["extra"]
+
+
+def until(holds: Callable[[], bool]) -> None:
+    """Wait until something holds."""
+    end = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)

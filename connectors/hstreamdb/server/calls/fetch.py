@@ -13,8 +13,9 @@ from silverfold.connectors.hstreamdb.server import refusals
 from silverfold.connectors.hstreamdb.server.node import Node
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions
 from silverfold.connectors.hstreamdb.server.reading.books import UnknownShard
-from silverfold.connectors.hstreamdb.server.reading.consumer import Consumer
+from silverfold.connectors.hstreamdb.server.reading.consumers import Consumer
 from silverfold.connectors.hstreamdb.server.reading.context import ReadingContext
+from silverfold.connectors.hstreamdb.server.refusals import Refusal
 
 
 async def streaming_fetch(node: Node, call: Any) -> None:
@@ -33,9 +34,9 @@ async def streaming_fetch(node: Node, call: Any) -> None:
         await until_first_ends(
             _acknowledge(call, context, node.options), _write(call, consumer, node.options), _stopped(context)
         )
-    except UnknownShard:
+    except UnknownShard as error:
         consumer.close()  # it stays registered until a write fails: its shards are nobody else's
-        raise
+        raise Refusal("UNKNOWN", f"UnKnown exception: {error!r}") from error
     except BaseException:
         context.leave(consumer)
         raise

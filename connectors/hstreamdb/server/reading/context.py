@@ -17,9 +17,8 @@ from silverfold.connectors.hstreamdb.protocol.messages.batches import BatchedRec
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.server import refusals
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions, RebuiltWindow
-from silverfold.connectors.hstreamdb.server.reading.assignment import Assignment
 from silverfold.connectors.hstreamdb.server.reading.books import Books
-from silverfold.connectors.hstreamdb.server.reading.consumer import Consumer
+from silverfold.connectors.hstreamdb.server.reading.consumers import Assignment, Consumer
 from silverfold.connectors.hstreamdb.server.reading.places import received
 from silverfold.connectors.hstreamdb.server.reading.redelivery import DueRecords, pick_records
 from silverfold.connectors.hstreamdb.server.store.log import Gap, LogEntry
@@ -98,6 +97,8 @@ class ReadingContext:
         """End the calls of all consumers; return when the last one is gone."""
         self.state = State.STOPPING
         self._stopped.set()
+        for each in [each for each in self.consumers.values() if not each.is_open]:
+            self.leave(each)
         while self.consumers:
             await self._change()
         self.state = State.STOPPED

@@ -102,7 +102,6 @@ class Store:
         logs = [self._new_log(wanted, key_range) for key_range in even_ranges(wanted.shard_count)]
         stream = StoredStream(wanted, {log.shard_id: log for log in logs})
         self.streams[wanted.stream_name] = stream
-        self.shards.update(stream.logs)
         return stream
 
     def stream(self, name: str) -> StoredStream:
@@ -181,13 +180,14 @@ class Store:
         shard_id = self._new_shard_id()
         while shard_id in self.shards:
             shard_id = self._new_shard_id()
-        return ShardLog(
+        log = self.shards[shard_id] = ShardLog(
             shard_id,
             stream.stream_name,
             key_range,
             retention=stream.backlog_duration,
             clock=self._clock,
         )
+        return log
 
     def _new_shard_id(self) -> int:
         """Return the seconds since 2020, some bits of the nanoseconds, and chance."""

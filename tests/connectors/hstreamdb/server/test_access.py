@@ -1,4 +1,4 @@
-"""Tokens, TLS and client certificates, ports that are taken, and hundreds of clusters' worth of cleaning up."""
+"""Tokens, TLS and client certificates, ports that are taken; a cluster that cannot start leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -116,6 +116,11 @@ def test_a_port_that_is_taken_is_an_error_and_nothing_is_left_behind() -> None:
         with pytest.raises(SourceUnavailable, match=f"cannot listen on 127.0.0.1:{cluster.ports[0]}"):
             HStreamServer.start(ClusterOptions(nodes=2, port=cluster.ports[0]))
         assert threading.active_count() == threads
+
+
+def test_no_host_is_not_all_addresses() -> None:
+    with pytest.raises(SourceUnavailable, match="of no host"):
+        HStreamServer.start(ClusterOptions(host=""))
 
 
 def test_nodes_have_the_ports_after_the_first() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from silverfold.connectors.hstreamdb.server.reading.assignment import Assignment
+from silverfold.connectors.hstreamdb.server.reading.consumers import Assignment
 from tests.support.hstreamdb.vectors import names, vectors
 
 

@@ -16,7 +16,7 @@ from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import Subs
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions
 from silverfold.connectors.hstreamdb.server.reading.books import Books
-from silverfold.connectors.hstreamdb.server.reading.consumer import Consumer
+from silverfold.connectors.hstreamdb.server.reading.consumers import Consumer
 from silverfold.connectors.hstreamdb.server.reading.context import ReadingContext
 from silverfold.connectors.hstreamdb.server.reading.redelivery import pick_records
 from silverfold.connectors.hstreamdb.server.store.store import Store, StoreLimits

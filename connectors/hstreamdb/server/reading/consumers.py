@@ -1,12 +1,58 @@
-"""Which consumer of a subscription gets which shard (chapter 13.7). A shard has one owner at most."""
+"""The consumers of a subscription on one node: their buffers of frames, and which of them has which shard."""
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Iterable
 
 
+class Consumer:
+    """One open fetch, as its context sees it: a bounded buffer of frames that its call writes.
+
+    Args:
+        name: Its name, unique in the context.
+        uri: Address of its client.
+        user_agent: Program of its client.
+        buffer: Most frames that are not written yet.
+    """
+
+    def __init__(self, name: str, uri: str, user_agent: str, *, buffer: int) -> None:
+        self.name, self.uri, self.user_agent = name, uri, user_agent
+        self._frames = deque[bytes]()
+        self._buffer = buffer
+        self._changed = asyncio.Event()
+        self.is_open = True
+        """Whether it takes frames; if not, its call is over."""
+
+    async def write(self, frame: bytes) -> bool:
+        """Add a frame once there is room; return whether it was added. If not, the call has ended."""
+        while len(self._frames) >= self._buffer and self.is_open:
+            await self._change()
+        if self.is_open:
+            self._frames.append(frame)
+            self._changed.set()
+        return self.is_open
+
+    async def next_frame(self) -> bytes:
+        """Return the next frame, once there is one."""
+        while not self._frames:
+            await self._change()
+        self._changed.set()
+        return self._frames.popleft()
+
+    def close(self) -> None:
+        """Refuse all further frames."""
+        self.is_open = False
+        self._changed.set()
+
+    async def _change(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+
 class Assignment:
-    """Owners of the shards of one subscription.
+    """Which consumer gets which shard; a shard has one owner at most (chapter 13.7).
 
     Args:
         shards: The ids of its shards, in the order in which they are assigned.

@@ -1,0 +1,157 @@
+"""Tables that change, and the records of their changes: who folds the records has the table."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from silverfold.conf.errors import ConfigError
+from silverfold.connectors.hstreamdb.protocol.frames import decode_batch
+from silverfold.connectors.hstreamdb.protocol.messages.batches import BatchedRecord, CompressionType, ReceivedRecord
+from silverfold.connectors.hstreamdb.protocol.records import HRecord, RawRecord, RecordId
+from silverfold.connectors.hstreamdb.protocol.streams import KeyRange, even_ranges
+from silverfold.connectors.hstreamdb.server.workload.layouts import Layout, RowChange, change_record
+from silverfold.connectors.hstreamdb.server.workload.producer import Producer
+from silverfold.connectors.hstreamdb.server.workload.tables import ChangingTable, load_rows
+
+ROWS = [{"id": number, "name": f"n{number}", "price": number / 4, "active": number % 2 == 0} for number in range(20)]
+
+
+class Appended:
+    """The records that a producer appended, by shard, in their order."""
+
+    def __init__(self) -> None:
+        self.objects: dict[int, list[Any]] = {}
+        self.batches: list[BatchedRecord] = []
+
+    def append(self, shard: int, batch: BatchedRecord) -> None:
+        ids = [RecordId(shard, 1, index).to_message() for index in range(batch.batch_size)]
+        self.batches.append(batch)
+        for each in decode_batch(ReceivedRecord(record_ids=ids, record=batch)).records:
+            assert isinstance(each.record, HRecord | RawRecord)
+            is_raw = isinstance(each.record, RawRecord)
+            fields = json.loads(each.record.payload) if is_raw else each.record.fields  # type: ignore[union-attr]  # an HRecord
+            self.objects.setdefault(shard, []).append(fields)
+
+
+def produced(layout: Layout, seed: int = 1, shards: int = 1, updates: int = 200) -> tuple[ChangingTable, Appended]:
+    table, appended = ChangingTable(ROWS, seed, can_delete=layout is not Layout.ROW), Appended()
+    ranges = [KeyRange(*ends, shard) for shard, ends in enumerate(even_ranges(shards), start=1)]
+    producer = Producer(table, ranges, appended.append, layout=layout, compression=CompressionType.GZIP)
+    assert producer.load() == len(ROWS)
+    made = sum(producer.change() for _ in range(updates))
+    assert sum(map(len, appended.objects.values())) == made + len(ROWS)
+    return table, appended
+
+
+def folded(layout: Layout, objects: list[Any]) -> dict[Any, Any]:
+    """The rows after the records, by a reading of each layout of its own."""
+    rows: dict[Any, Any] = {}
+    for found in objects:
+        match layout:
+            case Layout.UNWRAPPED:
+                key, row = found["key"]["id"], found["value"]
+            case Layout.ENVELOPE:
+                key, row = (found["before"] if found["op"] == "d" else found["after"])["id"], found["after"]
+                assert found["op"] in ("c" if key not in rows else "ud") or found["op"] == "r"
+                assert found["before"] == rows.get(key)
+            case Layout.OPERATION:
+                key, row = found["key"]["id"], found.get("row")
+                assert found["op"] == ("DELETE" if row is None else "UPDATE" if key in rows else "INSERT")
+            case Layout.ROW:
+                key, row = found["id"], found
+        if row is None:
+            del rows[key]
+        else:
+            rows[key] = row
+    return rows
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+@pytest.mark.parametrize("shards", [1, 3])
+def test_who_folds_the_records_has_the_table(layout: Layout, shards: int) -> None:
+    table, appended = produced(layout, shards=shards)
+    rows: dict[Any, Any] = {}
+    for objects in appended.objects.values():
+        of_a_shard = folded(layout, objects)
+        assert not rows.keys() & of_a_shard.keys()  # a key has one shard
+        rows |= of_a_shard
+    assert rows == table.rows
+    assert len(appended.objects) == shards
+    assert {each.compression_type for each in appended.batches} == {CompressionType.GZIP}
+
+
+def test_the_same_seed_makes_the_same_changes() -> None:
+    first, second, other = (produced(Layout.UNWRAPPED, seed)[1].objects for seed in (1, 1, 2))
+    assert first == second
+    assert first != other
+
+
+def test_rows_are_inserted_updated_deleted_and_moved() -> None:
+    table, changes = ChangingTable(ROWS, 5), list[RowChange]()
+    for _ in range(100):
+        changes += table.change()
+    assert {(each.before is None, each.after is None) for each in changes} == {
+        (True, False),
+        (False, False),
+        (False, True),
+    }
+    moved = [
+        (old.before, new.after)
+        for old, new in pairwise(changes)
+        if old.before and new.after and old.after is None and {**old.before, "id": new.after["id"]} == new.after
+    ]
+    assert moved
+    assert any(value is None for row in table.rows.values() for value in row.values())
+
+
+def test_integers_that_a_double_changes_travel_as_text() -> None:
+    appended = Appended()
+    table = ChangingTable([{"id": 2**53 + 1}], 0)
+    Producer(
+        table, [KeyRange(*even_ranges(1)[0], 1)], appended.append, layout=Layout.ROW, compression=CompressionType.NONE
+    ).load()
+    assert appended.objects == {1: [{"id": 2**53 + 1}]}
+
+
+def test_the_rows_of_a_snapshot_are_read_in_the_envelope() -> None:
+    change = RowChange(None, ROWS[0], is_snapshot=True)
+    assert change_record(change, ["id"], Layout.ENVELOPE, 7) == {
+        "before": None,
+        "after": ROWS[0],
+        "op": "r",
+        "source": {"ts_ms": 7},
+        "ts_ms": 7,
+    }
+
+
+def test_a_csv_file_gives_rows_with_numbers_and_texts(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text("id,price,day,ok,name\n1,1.5,2024-02-01,true,ä\n2,,,,\n", encoding="utf-8")
+    assert load_rows(file) == [
+        {"id": 1, "price": 1.5, "day": "2024-02-01", "ok": True, "name": "ä"},
+        {"id": 2, "price": None, "day": None, "ok": None, "name": ""},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("id\n", "0 rows"),
+        ("id\n1\n1\n", "a value of its own in the first column, id"),
+        ("id,b\n,1\n", "a value of its own"),
+        ("", "a CSV file with a header"),
+        ("a,b\n1\n", "a CSV file with a header"),
+    ],
+)
+def test_a_file_that_is_no_table_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
+    file = tmp_path / "t.csv"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=complaint):
+        load_rows(file)
+    with pytest.raises(ConfigError, match="a CSV file with a header"):
+        load_rows(tmp_path / "none.csv")

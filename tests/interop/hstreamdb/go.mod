@@ -1,0 +1,5 @@
+module silverfold/peer
+
+go 1.21
+
+require github.com/hstreamdb/hstreamdb-go v0.3.2
