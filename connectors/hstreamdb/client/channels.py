@@ -6,9 +6,11 @@ How a call ended is a value (`Status`), since it decides what to do next; only `
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Any, Final
 
 import grpc
@@ -22,15 +24,22 @@ from silverfold.conf.errors import (
     SilverfoldError,
     UntrustedSource,
 )
-from silverfold.conf.files import read_whole
-from silverfold.connectors.hstreamdb.client.settings import ConnectionSettings
+from silverfold.conf.files import check_files
+from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.common.transport import load_certificate
+from silverfold.connectors.hstreamdb.client.settings import ConnectionSettings, Tls
 from silverfold.connectors.hstreamdb.protocol.methods import Answer, Method, Request
 from silverfold.connectors.hstreamdb.protocol.status import Status
 
 UNREACHABLE: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
 """Codes after which another node, or the same one later, may answer."""
+MAX_TRIES: Final = 8
+"""Tries of one call while no node can be reached: one that died is replaced within seconds."""
+FIRST_WAIT: Final = 0.1
+LONGEST_WAIT: Final = 30.0
+_MAX_CHANNELS: Final = 1_000
 _OPTIONS: Final = [
-    ("grpc.max_receive_message_length", -1),  # the ids of a frame alone may have more than the default of 4 MiB
+    ("grpc.max_receive_message_length", 128 << 20),  # of a frame, the ids alone may have more than the default, 4 MiB
     ("grpc.max_send_message_length", -1),
     ("grpc.enable_retries", 0),
     ("grpc.primary_user_agent", "silverfold"),
@@ -40,6 +49,11 @@ _OPTIONS: Final = [
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.use_local_subchannel_pool", 1),
 ]
+
+
+def waits(rng: Random) -> Backoff:
+    """Return the waits between tries of a call: growing, and spread so that clients do not come all at once."""
+    return Backoff(FIRST_WAIT, LONGEST_WAIT, rng)
 
 
 def status_of(error: aio.AioRpcError) -> Status:
@@ -141,6 +155,8 @@ class Channels:
         if self._closed:
             raise _closed()
         if target not in self._channels:
+            if len(self._channels) == _MAX_CHANNELS:
+                raise RemoteProtocolError(f"the cluster names more than {_MAX_CHANNELS} addresses")
             if self._credentials is None:
                 channel = aio.insecure_channel(target, _OPTIONS)
             else:
@@ -167,18 +183,27 @@ def _metadata(settings: ConnectionSettings) -> Sequence[tuple[str, str]]:
 
 
 def _credentials(settings: ConnectionSettings) -> grpc.ChannelCredentials:
-    def read(name: str) -> bytes | None:
-        path = getattr(settings.tls, name, None)
-        if path is None:
-            return None
-        try:
-            return read_whole(Path(path))
-        except OSError as error:
-            allowed = f"a PEM file: {error.strerror or error}"
-            raise ConfigError(file="connection settings", key=f"tls.{name}", found=path, allowed=allowed) from error
-
-    return grpc.ssl_channel_credentials(
-        root_certificates=read("root_certificate"),
-        private_key=read("client_certificate_key"),
-        certificate_chain=read("client_certificate"),
+    """Return credentials of files that OpenSSL can use. gRPC itself only fails to connect if it cannot."""
+    tls = settings.tls or Tls()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        check_files([tls.root_certificate])
+        if tls.root_certificate is not None:
+            context.load_verify_locations(tls.root_certificate)
+    except OSError as error:
+        raise _unusable("tls.root_certificate", tls.root_certificate, error) from error
+    try:
+        if tls.client_certificate is not None:
+            load_certificate(context, tls.client_certificate, tls.client_certificate_key)
+    except OSError as error:
+        raise _unusable("tls.client_certificate", tls.client_certificate, error) from error
+    root, key, chain = (
+        None if path is None else Path(path).read_bytes()
+        for path in (tls.root_certificate, tls.client_certificate_key, tls.client_certificate)
     )
+    return grpc.ssl_channel_credentials(root, key, chain)
+
+
+def _unusable(key: str, path: str | None, error: OSError) -> ConfigError:
+    why = error if error.filename is None else f"{error.filename}: {error.strerror}"
+    return ConfigError(file="connection settings", key=key, found=path, allowed=f"a PEM file that can be used: {why}")

@@ -37,6 +37,7 @@ MAX_BUFFERED_BYTES: Final = 64 << 20
 MAX_ACK_IDS: Final = 10_000
 """Ids in one request: about 210 kB."""
 CLOSE_SECONDS: Final = 5.0
+_CLOSED: Final = Status("CANCELLED", "closed by the client")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,8 @@ class Fetch:
         self._frames: deque[FetchedFrame] = deque()
         self._buffered: set[RecordId] = set()
         self._buffered_bytes, self._max_buffered_bytes = 0, max_buffered_bytes
-        self._arrived = asyncio.Event()
+        self._is_closed = False
+        self._arrived, self._opened = asyncio.Event(), asyncio.Event()
         self._call: Any = cluster.channels.open_stream(node, STREAMING_FETCH)
         self._reader = asyncio.create_task(self._read())
         self._writer = asyncio.create_task(self._write())
@@ -180,7 +182,8 @@ class Fetch:
 
         Frames that still arrive are not returned. They come again, to the next consumer.
         """
-        flushed = asyncio.ensure_future(self.acks.emptied())
+        self._is_closed = True
+        flushed = asyncio.create_task(self._flush())
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await asyncio.wait([self._reader, flushed], return_when=asyncio.FIRST_COMPLETED)
@@ -199,10 +202,16 @@ class Fetch:
         """Open the call, then send acknowledgements."""
         with contextlib.suppress(aio.AioRpcError, asyncio.InvalidStateError):  # the reader finds out how it ended
             await self._call.write(self._request(()))
+            self._opened.set()
             while True:
                 ids = await self.acks.first(MAX_ACK_IDS, patience=self._ack_delay)
                 await self._call.write(self._request(ids))
                 self.acks.remove(ids)
+
+    async def _flush(self) -> None:
+        """Wait until the opening and all acknowledgements were sent. gRPC hangs on calls half-closed before."""
+        await self._opened.wait()
+        await self.acks.emptied()
 
     def _request(self, ids: Iterable[RecordId]) -> StreamingFetchRequest:
         return StreamingFetchRequest(
@@ -213,7 +222,7 @@ class Fetch:
 
     async def _read(self) -> None:
         """Buffer frames until the call ends."""
-        status = Status("CANCELLED", "closed")
+        status = _CLOSED
         try:
             while (body := await self._call.read()) is not aio.EOF:
                 self._buffer(FetchedFrame.of(body))
@@ -236,7 +245,7 @@ class Fetch:
 
     def _ended(self, status: Status) -> SilverfoldError:
         what = f"StreamingFetch of {self._subscription_id}"
-        if status.text == "closed":
+        if self._is_closed or status is _CLOSED:
             return LocalProtocolError(f"{what} is closed")
         if status.grpc_code == "CANCELLED":  # one is no sign of a refused token, unlike with other calls
             return status_error(status, what)

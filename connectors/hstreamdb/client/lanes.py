@@ -61,18 +61,18 @@ class Lane:
     """The batch on its way."""
     _pending_bytes: int = 0
     _taken: int = 0
-    _settled: int = 0
+    _answered: int = 0
     _flushes: deque[tuple[int, asyncio.Future[None]]] = field(default_factory=deque)
     _due: asyncio.Event = field(default_factory=asyncio.Event)
 
     def put(self, entry: Entry) -> bool:
-        """Take a record; return whether a batch is complete with it."""
+        """Take a record; return whether it is time to let others run: once for each batch, as far as records go."""
         self.pending.append(entry)
         self._pending_bytes += len(entry.encoded)
         self._taken += 1
-        if is_full := self._is_full():
+        if self._is_full():
             self._due.set()
-        return is_full
+        return self._taken % self.limits.max_records == 0
 
     def flush(self) -> asyncio.Future[None]:
         """Return a future for the time when all records taken so far are answered. They are sent without delay."""
@@ -101,8 +101,8 @@ class Lane:
     def settle(self, count: int) -> None:
         """Record that so many records, the oldest, were answered or failed."""
         self.sending = []
-        self._settled += count
-        while self._flushes and self._flushes[0][0] <= self._settled:
+        self._answered += count
+        while self._flushes and self._flushes[0][0] <= self._answered:
             _, flushed = self._flushes.popleft()
             if not flushed.done():
                 flushed.set_result(None)

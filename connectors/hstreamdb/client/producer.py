@@ -20,9 +20,8 @@ from random import Random
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, TypedDict
 
-from silverfold.conf.errors import InvalidValue, LocalProtocolError, SilverfoldError, SourceUnavailable
-from silverfold.connectors.common.backoff import Backoff
-from silverfold.connectors.hstreamdb.client.channels import UNREACHABLE
+from silverfold.conf.errors import ConfigError, InvalidValue, LocalProtocolError, SilverfoldError, SourceUnavailable
+from silverfold.connectors.hstreamdb.client.channels import MAX_TRIES, UNREACHABLE, waits
 from silverfold.connectors.hstreamdb.client.cluster import Cluster
 from silverfold.connectors.hstreamdb.client.lanes import BatchLimits, Entry, Lane
 from silverfold.connectors.hstreamdb.client.shards import ShardMap
@@ -39,10 +38,6 @@ MAX_BYTES: Final = MAX_STORED_BYTES - 1024
 """Most bytes of a batch before compression, which may add some."""
 MAX_AGE: Final = 0.1
 MAX_OUTSTANDING_BYTES: Final = 100 << 20
-MAX_TRIES: Final = 8
-"""Tries of one append: a node that died is replaced within seconds."""
-FIRST_WAIT: Final = 0.1
-LONGEST_WAIT: Final = 30.0
 _COMPRESSIONS: Final = {None: CompressionType.NONE, "gzip": CompressionType.GZIP, "zstd": CompressionType.ZSTD}
 
 
@@ -65,7 +60,7 @@ class Producer:
     """Appends to one stream. Made by ``Client.producer``; flushed and closed at the end of its ``async with`` block.
 
     Args:
-        compression: Of batches. Of all official clients, only Go's reads zstd as we write it.
+        compression: Of batches. The official clients for Python and Java do not read zstd.
         buffer_by: ``shard`` has one append in flight for each shard, ``key`` one for each key: smaller batches, but a
             slow key delays no other.
         max_records: Most records in a batch.
@@ -76,6 +71,9 @@ class Producer:
         stop_on_error: If an append fails, also fail all records of its shard (or key) taken until then.
         lookup: Look the shard's node up before ``always`` every append, or again after an ``error``.
         rng: Spreads the waits between tries.
+
+    Raises:
+        ConfigError: ``max_records`` is less than 1.
     """
 
     def __init__(
@@ -94,6 +92,8 @@ class Producer:
         lookup: Literal["error", "always"] = "error",
         rng: Random | None = None,
     ) -> None:
+        if max_records < 1:
+            raise ConfigError(file=f"producer of {stream}", key="max_records", found=max_records, allowed="at least 1")
         self._stream, self._cluster = stream, cluster
         self._shards = ShardMap(stream, cluster, lookup=lookup)
         self._compression = _COMPRESSIONS[compression]
@@ -197,8 +197,8 @@ class Producer:
             if self._closed:
                 raise LocalProtocolError(f"the producer of {self._stream} is closed")
             self._outstanding += entry.cost
-            is_full = self._lane(key if self._by_key else shard_id, shard_id).put(entry)
-        if is_full:
+            must_yield = self._lane(key if self._by_key else shard_id, shard_id).put(entry)
+        if must_yield:
             await asyncio.sleep(0)  # else a loop of submits would leave no time to send
         return entry.future
 
@@ -277,7 +277,7 @@ class Producer:
 
     async def _append(self, request: AppendRequest) -> Sequence[RecordId]:
         """Append a batch, with retries; return its ids."""
-        backoff = Backoff(FIRST_WAIT, LONGEST_WAIT, self._rng)
+        backoff = waits(self._rng)
         tries, misdirected = 0, False
         while True:
             owner = await self._shards.owner(request.shard_id)

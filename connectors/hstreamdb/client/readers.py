@@ -7,10 +7,9 @@ import uuid
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from random import Random
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
-from silverfold.connectors.common.backoff import Backoff
-from silverfold.connectors.hstreamdb.client.channels import UNREACHABLE
+from silverfold.connectors.hstreamdb.client.channels import MAX_TRIES, UNREACHABLE, waits
 from silverfold.connectors.hstreamdb.client.cluster import Cluster
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.protocol.messages.batches import StreamingFetchResponse
@@ -22,10 +21,6 @@ from silverfold.connectors.hstreamdb.protocol.status import Status
 
 Offset: TypeAlias = SpecialOffset | RecordId | TimestampOffset
 """The oldest record or the end; the batch of a record; or a time of append."""
-
-MAX_TRIES: Final = 8
-FIRST_WAIT: Final = 0.1
-LONGEST_WAIT: Final = 30.0
 
 
 def shard_offset(offset: Offset) -> ShardOffset:
@@ -54,7 +49,7 @@ async def read_shard(
         SourceUnavailable: No node answered, in all tries.
         SourceRefused: The shard is unknown, or an offset is not of it.
     """
-    backoff = Backoff(FIRST_WAIT, LONGEST_WAIT, Random())  # noqa: S311 - spreads retries, no secret
+    backoff = waits(Random())  # noqa: S311 - spreads retries, no secret
     last, count, tries = 0, 0, 0
     while True:
         request = ReadShardStreamRequest(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final
@@ -26,7 +27,7 @@ from silverfold.conf.errors import (
     SourceRefused,
     SourceUnavailable,
 )
-from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.hstreamdb.client.channels import waits
 from silverfold.connectors.hstreamdb.client.cluster import Cluster
 from silverfold.connectors.hstreamdb.client.fetch import AckQueue, Fetch, FetchedFrame
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import CheckSubscriptionExistRequest
@@ -39,8 +40,6 @@ ACK_DELAY: Final = 0.05
 PATIENCE: Final = 60.0
 MAX_FAILURES: Final = 5
 """Ends in a row for unforeseen reasons, or by cancellation, that are no longer retried."""
-FIRST_WAIT: Final = 0.1
-LONGEST_WAIT: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ class Reopening:
 
     def __init__(self, cluster: Cluster, subscription_id: str, patience: float | None, rng: Random) -> None:
         self._cluster, self._subscription_id, self._patience = cluster, subscription_id, patience
-        self._backoff = Backoff(FIRST_WAIT, LONGEST_WAIT, rng)
+        self._backoff = waits(rng)
         self.reset()
 
     def reset(self) -> None:
@@ -124,7 +123,8 @@ class Reopening:
         if self._failing_since is None:
             self._failing_since = now
         if status is not None and status.action is Action.CHECK_AND_REOPEN:
-            await self._check_existence()
+            with suppress(SourceUnavailable):  # the next opening finds out
+                await self._check_existence()
         if status is not None and (status.action is Action.RETRY_BOUNDED or status.grpc_code == "CANCELLED"):
             self._failures += 1
             if self._failures == MAX_FAILURES:
