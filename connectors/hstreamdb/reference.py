@@ -240,7 +240,7 @@ def _double(value: Any, *, narrow: bool = False) -> float:
     number = float(value)
     if math.isinf(number) and not isinstance(value, float):
         _refuse("value_out_of_range")
-    (single,) = struct.unpack("f", struct.pack("f", number)) if narrow else (number,)
+    (single,) = struct.unpack("<f", struct.pack("<f", number)) if narrow else (number,)
     return float(single)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +35,6 @@ from silverfold.connectors.hstreamdb.options import INTEGERS
 _HEADER, _KEY, _PAYLOAD = 0x0A, 0x1A, 0x12
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 """The years 1 to 9999."""
-_LARGEST_FLOAT: Final = np.finfo(np.float32).max
 Doubles = npt.NDArray[np.float64]
 
 
@@ -198,9 +196,10 @@ def _reals(buffer: StructBuffer, found: Members, column: Column) -> pa.Array:
     if column.kind == "double":
         _only(buffer, found, is_number)
         return pa.array(numbers, mask=~is_number)
-    fits = ~np.isfinite(numbers) | (np.abs(numbers) <= _LARGEST_FLOAT)
-    _only(buffer, found, is_number & fits)
-    return pa.array(np.where(fits, numbers, 0).astype(np.float32), mask=~is_number)
+    with np.errstate(over="ignore"):
+        narrowed = numbers.astype(np.float32)
+    _only(buffer, found, is_number & (np.isinf(narrowed) == np.isinf(numbers)))
+    return pa.array(narrowed, mask=~is_number)
 
 
 def _numbers(buffer: StructBuffer, found: Members) -> Doubles:

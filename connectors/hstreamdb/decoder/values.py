@@ -30,7 +30,6 @@ LONG: Final = "$numberLong"
 """The one member of an object that carries an exact integer as text."""
 FIRST_MICROS, LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The years 1 to 9999, which Spark can show."""
-_LARGEST_FLOAT: Final = float(np.finfo(np.float32).max)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _LONG: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
@@ -142,9 +141,9 @@ def _real(found: Any) -> float:
 
 def _single(found: Any) -> float:
     number = _real(found)
-    if math.isfinite(number) and abs(number) > _LARGEST_FLOAT:
-        _refuse("value_out_of_range")
-    return number
+    with np.errstate(over="ignore"):
+        narrowed = np.float32(number)
+    return number if np.isinf(narrowed) == math.isinf(number) else _refuse("value_out_of_range")
 
 
 def _text(found: Any) -> str:
