@@ -1,4 +1,4 @@
-"""Switches of a cluster: its size, what the protocol leaves open, and faults on request."""
+"""Switches of a cluster: its size, behaviour that the protocol leaves open, and faults on request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class DescribeLayout(StrEnum):
 
 
 class RebuiltWindow(StrEnum):
-    """The lower bound of the acknowledged records, when a context is built again."""
+    """The lower bound of the acknowledged records when a context is built again."""
 
     AS_PUBLISHED = "as_published"
     """The subscription's start: no checkpoint moves any more."""
@@ -79,11 +79,11 @@ class ClusterOptions:
         host: Address to listen on.
         advertised_host: Host that clients are sent to; None for ``host``.
         describe_layout: Layout of the description of the cluster.
-        rebuilt_window: What a context knows after a restart.
+        rebuilt_window: Lower bound of the acknowledged records after a restart.
         member_delay: Seconds for which lookups name a node that died.
         tokens: Tokens that let in, base64 of ``user:password``; none lets everybody in.
         tls: Encryption; None for none.
-        limits: Bounds of what clients can make the cluster hold.
+        limits: Bounds of the memory that clients can make the cluster take.
         ticks: Lengths of waits.
         frame_buffer: Frames queued per fetch; when it is full, delivery to all consumers waits.
         json_statuses: Whether texts of errors are objects, as from server 0.15.0 on.

@@ -1,1 +1,1 @@
-"""How a node reads a subscription: what was acknowledged, who gets which shard, what is sent again."""
+"""The reading of a subscription on one node: acknowledgements, assignment of shards, redelivery."""

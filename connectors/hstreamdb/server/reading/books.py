@@ -1,6 +1,7 @@
 """The books of a subscription on one node: windows of its shards, the limit of unacknowledged records, the check list.
 
-Nothing here waits or sends: a reading context asks what it may read and what is due (chapters 13.4 to 13.6).
+Nothing here waits or sends: a reading context asks whether it may read, and which records are due (chapters 13.4 to
+13.6).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ class UnknownShard(Exception):
 
 
 class Books:
-    """What was read, sent and acknowledged.
+    """Account of batches read, sent and acknowledged.
 
     Args:
         bounds: The first batch that is not acknowledged, of each shard.
@@ -70,7 +71,7 @@ class Books:
         return checkpoints
 
     def tick(self, now: float) -> list[DueRecords]:
-        """Set the time; return what is to be sent again, without records acknowledged meanwhile."""
+        """Set the time; return the records to send again, without those acknowledged meanwhile."""
         self._now = now
         due = self._check_list.take_due(now)
         for each in due:

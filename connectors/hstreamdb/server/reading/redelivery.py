@@ -24,7 +24,7 @@ class DueRecords:
 
 
 class CheckList:
-    """What was sent and is not acknowledged, by the time at which it is due.
+    """Records that were sent and are not acknowledged, by the time at which they are due.
 
     Args:
         timeout: Seconds from sending to the deadline.
@@ -52,7 +52,7 @@ class CheckList:
                 del self._entries[shard, batch]
 
     def take_due(self, now: float) -> list[DueRecords]:
-        """Remove and return what is due."""
+        """Remove and return the records that are due."""
         due = []
         for entry in self._entries.values():
             if entry.deadline > now:

@@ -1,1 +1,1 @@
-"""What the nodes of a cluster share, in memory: streams, logs of shards, subscriptions, checkpoints and readers."""
+"""State that the nodes share, in memory: streams, logs of shards, subscriptions, checkpoints and readers."""

@@ -22,7 +22,7 @@ _YEAR_2020: Final = 1_577_836_800
 
 @dataclass(frozen=True)
 class StoreLimits:
-    """Bounds of what clients can make the store hold.
+    """Bounds of the memory that clients can make the store take.
 
     Args:
         max_record_size: Most bytes of an encoded batch.
@@ -71,7 +71,7 @@ class StoredReader:
 
 
 class Store:
-    """What outlives the nodes. Methods raise `Refusal`.
+    """State that outlives the nodes. Methods raise `Refusal`.
 
     Args:
         clock: Returns the seconds since 1970.

@@ -62,7 +62,7 @@ class ChangingTable:
         return [RowChange(None, row, is_snapshot=True) for row in self.rows.values()]
 
     def change(self) -> list[RowChange]:
-        """Change some rows; return what was done, in order. A key that moves is a delete and an insert."""
+        """Change some rows; return the changes in order. A key that moves is a delete and an insert."""
         changes: list[RowChange] = []
         for _ in range(self._chance.randint(_FEWEST, _MOST)):
             kinds, weights = ("insert", "update", "delete", "move"), (30, 40, 25, 5)

@@ -349,6 +349,11 @@ def test_a_shard_is_trimmed_with_the_offset_or_before_an_id(peer: Peer) -> None:
     assert left() == []
 
 
+def test_a_fetch_that_ends_before_it_opens_is_cancelled(peer: Peer) -> None:
+    found = refusal(lambda: list(peer.stream(m.STREAMING_FETCH)))
+    assert found == ("CANCELLED", 0, "StreamReadClose", "Consumer is closed")
+
+
 def test_a_request_that_is_no_message_ends_its_call(peer: Peer) -> None:
     no_text = m.Method("LookupResource", HStreamRecord, m.ServerNode)
     assert refusal(lambda: peer.call(no_text, HStreamRecord(payload=b"\xff")))[0] == "UNKNOWN"

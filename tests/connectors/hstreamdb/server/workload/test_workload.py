@@ -1,4 +1,4 @@
-"""Tables that change, and the records of their changes: who folds the records has the table."""
+"""Tables that change, and the records of their changes: folded, they give the table."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def folded(layout: Layout, objects: list[Any]) -> dict[Any, Any]:
 
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize("shards", [1, 3])
-def test_who_folds_the_records_has_the_table(layout: Layout, shards: int) -> None:
+def test_the_records_folded_give_the_table(layout: Layout, shards: int) -> None:
     table, appended = produced(layout, shards=shards)
     rows: dict[Any, Any] = {}
     for objects in appended.objects.values():
