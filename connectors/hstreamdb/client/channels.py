@@ -32,7 +32,7 @@ from silverfold.connectors.hstreamdb.protocol.methods import Answer, Method, Req
 from silverfold.connectors.hstreamdb.protocol.status import Status
 
 UNREACHABLE: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
-"""Codes after which another node, or the same one later, may answer."""
+"""Codes of nodes that do not answer."""
 MAX_TRIES: Final = 8
 """Tries of one call while no node can be reached: one that died is replaced within seconds."""
 FIRST_WAIT: Final = 0.1
@@ -59,6 +59,14 @@ def waits(rng: Random) -> Backoff:
 def status_of(error: aio.AioRpcError) -> Status:
     """Return how a call ended."""
     return Status(error.code().name, error.details() or "")
+
+
+def may_pass(status: Status) -> bool:
+    """Return whether another node, or the same one later, may answer.
+
+    Nodes that stop cancel their calls. Those that refuse a token without TLS do so too, but give no text.
+    """
+    return status.grpc_code in UNREACHABLE or (status.grpc_code == "CANCELLED" and bool(status.text))
 
 
 def status_error(status: Status, what: str) -> SilverfoldError:
@@ -104,12 +112,9 @@ class Channels:
             return status_of(error)
         return answer
 
-    def open_stream(self, target: str, method: Method[Request, Answer]) -> Any:
-        """Return a call whose requests are messages and whose answers are bytes, without a deadline."""
-        open_call = self._channel(target).stream_stream(
-            method.path, request_serializer=method.request.SerializeToString
-        )
-        return open_call(metadata=self._metadata)
+    def open_stream(self, target: str, path: str) -> Any:
+        """Return a call whose requests and answers are bytes, without a deadline."""
+        return self._channel(target).stream_stream(path)(metadata=self._metadata)
 
     async def answers(
         self, target: str, method: Method[Request, Answer], request: Request

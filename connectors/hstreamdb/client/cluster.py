@@ -8,7 +8,7 @@ from typing import Final
 from google.protobuf.empty_pb2 import Empty
 
 from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, WireError
-from silverfold.connectors.hstreamdb.client.channels import UNREACHABLE, Channels, status_error
+from silverfold.connectors.hstreamdb.client.channels import UNREACHABLE, Channels, may_pass, status_error
 from silverfold.connectors.hstreamdb.client.settings import ConnectionSettings
 from silverfold.connectors.hstreamdb.protocol.description import Address, ClusterDescription, decode_description
 from silverfold.connectors.hstreamdb.protocol.messages.cluster import (
@@ -75,7 +75,7 @@ class Cluster:
             for target in targets:
                 asked.add(target)
                 found = await self.channels.attempt(target, method, request)
-                if not (isinstance(found, Status) and found.grpc_code in UNREACHABLE):
+                if not (isinstance(found, Status) and may_pass(found)):
                     return found
             await self._discover()
         return found
@@ -89,8 +89,7 @@ class Cluster:
             if not isinstance(found, Status):
                 return found
             tries -= 1
-            may_help = found.grpc_code in UNREACHABLE or found.action is Action.LOOKUP_AND_REPEAT
-            if not may_help or not tries:
+            if not tries or not (may_pass(found) or found.action is Action.LOOKUP_AND_REPEAT):
                 raise self.error(found, method.name, target)
             self.forget()
 
@@ -130,7 +129,7 @@ class Cluster:
             found = await self.channels.attempt_bytes(target, DESCRIBE_CLUSTER, Empty())
             if isinstance(found, Status):
                 status = found
-                if status.grpc_code in UNREACHABLE:
+                if may_pass(status):
                     continue
                 break
             try:

@@ -27,8 +27,14 @@ from grpc import aio
 from silverfold.conf.errors import InvalidValue, LocalProtocolError, SilverfoldError
 from silverfold.connectors.hstreamdb.client.channels import status_error, status_of
 from silverfold.connectors.hstreamdb.client.cluster import Cluster
-from silverfold.connectors.hstreamdb.protocol.frames import MAX_PLAIN_BYTES, Batch, decode_frame, frame_ids
-from silverfold.connectors.hstreamdb.protocol.messages.batches import StreamingFetchRequest, StreamingFetchResponse
+from silverfold.connectors.hstreamdb.protocol.frames import (
+    MAX_PLAIN_BYTES,
+    Batch,
+    decode_frame,
+    encode_fetch_request,
+    frame_ids,
+)
+from silverfold.connectors.hstreamdb.protocol.messages.batches import StreamingFetchResponse
 from silverfold.connectors.hstreamdb.protocol.methods import STREAMING_FETCH
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.protocol.status import Status
@@ -134,7 +140,7 @@ class Fetch:
         self._buffered_bytes, self._max_buffered_bytes = 0, max_buffered_bytes
         self._is_closed = False
         self._arrived, self._opened = asyncio.Event(), asyncio.Event()
-        self._call: Any = cluster.channels.open_stream(node, STREAMING_FETCH)
+        self._call: Any = cluster.channels.open_stream(node, STREAMING_FETCH.path)
         self._reader = asyncio.create_task(self._read())
         self._writer = asyncio.create_task(self._write())
 
@@ -213,12 +219,8 @@ class Fetch:
         await self._opened.wait()
         await self.acks.emptied()
 
-    def _request(self, ids: Iterable[RecordId]) -> StreamingFetchRequest:
-        return StreamingFetchRequest(
-            subscription_id=self._subscription_id,
-            consumer_name=self.consumer,
-            ack_ids=[each.to_message() for each in ids],
-        )
+    def _request(self, ids: Iterable[RecordId]) -> bytes:
+        return encode_fetch_request(self._subscription_id, self.consumer, ids)
 
     async def _read(self) -> None:
         """Buffer frames until the call ends."""

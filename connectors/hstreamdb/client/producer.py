@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, TypedDict
 
 from silverfold.conf.errors import ConfigError, InvalidValue, LocalProtocolError, SilverfoldError, SourceUnavailable
-from silverfold.connectors.hstreamdb.client.channels import MAX_TRIES, UNREACHABLE, waits
+from silverfold.connectors.hstreamdb.client.channels import MAX_TRIES, may_pass, waits
 from silverfold.connectors.hstreamdb.client.cluster import Cluster
 from silverfold.connectors.hstreamdb.client.lanes import BatchLimits, Entry, Lane
 from silverfold.connectors.hstreamdb.client.shards import ShardMap
@@ -288,7 +288,7 @@ class Producer:
             self._shards.forget()
             tries += 1
             is_first_misdirection = found.grpc_code == "FAILED_PRECONDITION" and not misdirected
-            if tries == self._max_tries or not (found.grpc_code in UNREACHABLE or is_first_misdirection):
+            if tries == self._max_tries or not (may_pass(found) or is_first_misdirection):
                 raise self._cluster.error(found, f"Append to {self._stream}", target)
             misdirected |= is_first_misdirection
             await asyncio.sleep(backoff.next_wait())

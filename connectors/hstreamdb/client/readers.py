@@ -9,7 +9,7 @@ from contextlib import aclosing
 from random import Random
 from typing import TypeAlias
 
-from silverfold.connectors.hstreamdb.client.channels import MAX_TRIES, UNREACHABLE, waits
+from silverfold.connectors.hstreamdb.client.channels import MAX_TRIES, may_pass, waits
 from silverfold.connectors.hstreamdb.client.cluster import Cluster
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.protocol.messages.batches import StreamingFetchResponse
@@ -82,7 +82,7 @@ async def read_shard(
         if status.grpc_code == "OK":
             return
         tries += 1
-        if status.grpc_code not in UNREACHABLE or tries == MAX_TRIES:
+        if not may_pass(status) or tries == MAX_TRIES:
             raise cluster.error(status, f"ReadShardStream of {stream}, shard {shard_id}", target)
         cluster.forget()
         await asyncio.sleep(backoff.next_wait())

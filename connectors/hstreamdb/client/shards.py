@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from silverfold.conf.errors import SourceUnavailable
-from silverfold.connectors.hstreamdb.client.channels import UNREACHABLE
+from silverfold.connectors.hstreamdb.client.channels import may_pass
 from silverfold.connectors.hstreamdb.client.cluster import Cluster
 from silverfold.connectors.hstreamdb.protocol.messages.streams import GetStreamRequest, ListShardsRequest, Shard
 from silverfold.connectors.hstreamdb.protocol.methods import GET_STREAM, LIST_SHARDS
@@ -22,7 +22,7 @@ async def list_shards(cluster: Cluster, stream: str) -> Sequence[Shard]:
     found = await cluster.attempt(LIST_SHARDS, ListShardsRequest(stream_name=stream))
     if not isinstance(found, Status):
         return found.shards
-    if found.grpc_code in UNREACHABLE:
+    if may_pass(found):
         await cluster.call(GET_STREAM, GetStreamRequest(name=stream))
     raise cluster.error(found, f"ListShards of {stream}")
 

@@ -126,11 +126,16 @@ def test_retries_keep_the_order_and_look_up_shards_and_nodes_again() -> None:
 
 @pytest.mark.parametrize(
     ("failures", "code", "is_stored"),
-    [(1, "FAILED_PRECONDITION", True), (2, "FAILED_PRECONDITION", False), (1, "DEADLINE_EXCEEDED", True)],
+    [
+        (1, "FAILED_PRECONDITION", True),
+        (2, "FAILED_PRECONDITION", False),
+        (2, "DEADLINE_EXCEEDED", True),
+        (2, "CANCELLED", True),  # by a node that stops
+    ],
 )
-def test_a_misdirected_append_is_repeated_once(failures: int, code: str, is_stored: bool) -> None:
+def test_a_misdirected_append_is_repeated_once_and_others_more_often(failures: int, code: str, is_stored: bool) -> None:
     async def scenario() -> None:
-        append = FailingFirst(failures, code, status_text(800, "WrongServer", None) if "FAILED" in code else "")
+        append = FailingFirst(failures, code, status_text(800, "WrongServer", None) if "FAILED" in code else "stopped")
         async with connected({"Append": append}) as (node, client), client.producer("orders") as producer:
             append.node = node
             if is_stored:
@@ -138,6 +143,19 @@ def test_a_misdirected_append_is_repeated_once(failures: int, code: str, is_stor
             else:
                 with pytest.raises(SourceRefused, match="WrongServer"):
                     await producer.append(b"x")
+
+    asyncio.run(scenario())
+
+
+def test_a_cancellation_without_a_text_may_be_a_refused_token_and_is_not_repeated() -> None:
+    async def scenario() -> None:
+        async with (
+            connected({"Append": refusing("CANCELLED")}) as (node, client),
+            client.producer("orders") as producer,
+        ):
+            with pytest.raises(SourceRefused, match="a token is missing or wrong"):
+                await producer.append(b"x")
+            assert node.calls["Append"] == 1
 
     asyncio.run(scenario())
 

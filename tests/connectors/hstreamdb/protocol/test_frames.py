@@ -17,6 +17,7 @@ from silverfold.connectors.hstreamdb.protocol.frames import (
     decode_frame,
     encode_batch,
     encode_entry,
+    encode_fetch_request,
 )
 from silverfold.connectors.hstreamdb.protocol.messages.batches import (
     AppendResponse,
@@ -24,6 +25,7 @@ from silverfold.connectors.hstreamdb.protocol.messages.batches import (
     CompressionType,
     Flag,
     ReceivedRecord,
+    StreamingFetchRequest,
 )
 from silverfold.connectors.hstreamdb.protocol.messages.batches import RecordId as WireId
 from silverfold.connectors.hstreamdb.protocol.records import HRecord, RawRecord, RecordId, decode_record, encode_record
@@ -144,3 +146,18 @@ def test_the_bytes_of_acknowledgements_are_as_measured() -> None:
     for each in vectors("ack_sizes")["ids"]:
         shard, batch, index = map(int, each["id"])
         assert RecordId(shard, batch, index).to_message().ByteSize() == each["record_id_bytes"]
+
+
+@given(
+    st.lists(
+        st.builds(
+            RecordId,
+            st.sampled_from([1, 1 << 55, (1 << 63) - 1]),
+            st.sampled_from([1, 1 << 33, (1 << 64) - 1]),
+            st.integers(0, (1 << 32) - 1) | st.integers(0, 300),
+        )
+    )
+)
+def test_a_request_of_a_fetch_has_the_bytes_that_messages_make(ids: list[RecordId]) -> None:
+    message = StreamingFetchRequest(subscription_id="f", consumer_name="c", ack_ids=[each.to_message() for each in ids])
+    assert encode_fetch_request("f", "c", ids) == message.SerializeToString()
