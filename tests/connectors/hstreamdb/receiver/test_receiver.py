@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 from silverfold.connectors.hstreamdb.receiver.progress import Progress
 from silverfold.connectors.hstreamdb.receiver.receiver import HStreamReceiver
-from silverfold.connectors.hstreamdb.server.options import ClusterOptions, Ticks
+from silverfold.connectors.hstreamdb.server.options import ClusterOptions, RebuiltWindow, Ticks
 from silverfold.connectors.hstreamdb.server.server import HStreamServer
 from tests.support.hstreamdb.landed import STREAM, feed_of
 from tests.support.memory import MemorySink
@@ -93,8 +93,8 @@ async def append(client: Client, numbers: Sequence[int], key: str | None = None)
 
 
 @asynccontextmanager
-async def cluster(shards: int = 1, **options: Any) -> AsyncIterator[tuple[HStreamServer, Client]]:
-    with HStreamServer.start(ClusterOptions(nodes=1, ticks=QUICK, **options)) as server:
+async def cluster(shards: int = 1, nodes: int = 1, **options: Any) -> AsyncIterator[tuple[HStreamServer, Client]]:
+    with HStreamServer.start(ClusterOptions(nodes=nodes, ticks=QUICK, **options)) as server:
         async with await connect(server.address) as client:
             await client.create_stream(STREAM, shard_count=shards)
             yield server, client
@@ -196,6 +196,34 @@ def test_an_ended_fetch_ends_the_epoch_and_the_next_one_sends_the_acknowledgemen
             await until(lambda: sorted(set(sink.values())) == list(range(20)))
             task.cancel()
             await asyncio.wait([task])
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("window", RebuiltWindow)
+def test_nothing_is_lost_when_the_node_of_the_subscription_dies(window: RebuiltWindow) -> None:
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster(shards=2, nodes=2, rebuilt_window=window) as (server, client):
+            receiver = HStreamReceiver(feed(server.address, consumers=2), {})
+
+            async def epochs() -> None:
+                for number in range(1, 1_000):
+                    with suppress(SourceUnavailable):
+                        await receiver.run(sink, Resume(number))
+                    await asyncio.sleep(0.05)
+
+            task = asyncio.create_task(epochs())
+            for start in range(0, 200, 50):
+                await append(client, range(start, start + 50))
+                await until(lambda end=start + 50: set(sink.values()) == {*range(end)})  # type: ignore[misc]  # a default binds it
+                owner = server.owner("feed")
+                server.kill(owner)
+                await asyncio.sleep(0.1)
+                server.restart(owner)
+            task.cancel()
+            await asyncio.wait([task])
+        assert set(sink.values()) == {*range(200)}
 
     asyncio.run(run())
 
