@@ -19,6 +19,7 @@ from silverfold.connectors.base import Connector, Feed, Problem
 
 CONNECTORS: Final = {
     "deephaven": "silverfold.connectors.deephaven.connector",
+    "hstreamdb": "silverfold.connectors.hstreamdb.connector",
     "sbe": "silverfold.connectors.sbe.connector",
     "sqlitecloud": "silverfold.connectors.sqlitecloud.connector",
     "sqlitecloud_webhooks": "silverfold.connectors.sqlitecloud_webhooks.connector",

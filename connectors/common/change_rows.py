@@ -23,6 +23,7 @@ CHANGES_AT_ONCE: Final = 1 << 13
 NAMES: Final = pa.list_(pa.string())
 APPENDED_KEY: Final = pa.struct([("_position", pa.int64()), ("_ordinal", pa.int32())])
 """The key of rows that are appended."""
+TIME: Final = pa.timestamp("us", "UTC")
 _ERROR: Final = pa.struct([("error_class", pa.string()), ("reason", pa.string())])
 
 
@@ -33,18 +34,22 @@ class ChangeRows:
     Args:
         row: Columns of the table.
         key: Key columns.
-        omitted: Columns of the contract that are NULL for every row, besides ``sequence`` and ``source_time``.
+        omitted: Columns of the contract that are NULL for every row.
+        ordered: The source has an order and times of its own; otherwise ``sequence`` and ``source_time`` are omitted.
     """
 
     row: pa.StructType
     key: pa.StructType
     omitted: frozenset[str] = frozenset()
+    ordered: bool = False
     type: pa.Schema = field(init=False)
     """Schema of the change rows."""
 
     def __post_init__(self) -> None:
         own = [("frame_seq", pa.int64()), ("ordinal", pa.int32()), ("op", pa.string())]
-        own += [("key", self.key), ("old_key", self.key), ("row", self.row), ("present", NAMES), ("error", _ERROR)]
+        own += [("key", self.key), ("old_key", self.key), ("row", self.row), ("present", NAMES)]
+        own += [("sequence", pa.string()), ("source_time", TIME)] if self.ordered else []
+        own += [("error", _ERROR)]
         object.__setattr__(self, "type", pa.schema([each for each in own if each[0] not in self.omitted]))
 
     def batch(
@@ -57,6 +62,8 @@ class ChangeRows:
         keys: Sequence[pa.Array] | None = None,
         old_keys: Sequence[pa.Array] | None = None,
         present: pa.Array | None = None,
+        sequences: pa.Array | None = None,
+        source_times: pa.Array | None = None,
     ) -> pa.RecordBatch:
         """Return changes as one batch.
 
@@ -68,6 +75,8 @@ class ChangeRows:
             keys: The values of each key column; by default those of the same columns, or of an appended row.
             old_keys: The values of each key column that an update moves its row from, null where none was sent.
             present: See `names_sent`.
+            sequences: Text that orders the changes of a source with an order of its own.
+            source_times: `TIME`.
         """
         if keys is None:
             found = {"_position": positions, "_ordinal": ordinals, **dict(zip(self.row.names, cells, strict=True))}
@@ -80,6 +89,8 @@ class ChangeRows:
             "old_key": old_keys and _struct(self.key, old_keys, mask=_is_same_key(keys, old_keys)),
             "row": _struct(self.row, cells, mask=pc.equal(ops, "delete")),
             "present": present,
+            "sequence": sequences,
+            "source_time": source_times,
         }
         return _batch(self.type, len(ops), columns)
 

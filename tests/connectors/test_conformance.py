@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
+from importlib.metadata import packages_distributions
 from importlib.resources import files
 from pathlib import Path
 from pkgutil import walk_packages
@@ -81,7 +82,8 @@ def test_its_packages_are_those_of_its_extra_and_readme_names_it(found: Connecto
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     extra = hyphenated_name(found)
     required = [str(re.match(r"[\w-]+", requirement)[0]) for requirement in extras.get(extra, ())]
-    assert sorted(found.packages) == sorted(required)
+    provided = [{*packages_distributions()[package.partition(".")[0]]} for package in found.packages]
+    assert [len(each.intersection(required)) for each in provided] == [1] * len(required)
     row = re.search(rf"^\| `{found.name}` \| .* \|$", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert row
     if required:

@@ -6,6 +6,7 @@ import pytest
 
 import silverfold.pipelines.storage.lease
 from silverfold.connectors.base import Frame, Kind
+from silverfold.connectors.registry import CONNECTORS
 from silverfold.jobs.cli import main
 from tests.support.sbe.feed import SbeFeed
 
@@ -388,7 +389,7 @@ def test_mistakes_in_what_a_connector_defines_are_told_for_all_feeds(capsys, tmp
     code, out, err = check(capsys, tmp_path, market=GOOD, other=NO_SUCH_CONNECTOR, third=WRONG_INSIDE)
     assert err == (
         f"silverfold: {tmp_path}/feeds/other.toml: connector: found 'deephavn', "
-        "allowed: deephaven, sbe, sqlitecloud, sqlitecloud_webhooks\n"
+        f"allowed: {', '.join(sorted(CONNECTORS))}\n"
         f"silverfold: {tmp_path}/feeds/third.toml: options.schma: found a key that is not known, "
         "allowed: no such key, did you mean schema? "
         "Known here: accept_schema_id, byte_order, date_times, prefix_counts, schema, silent_after, text\n"

@@ -59,6 +59,13 @@ class BatchHStreamRecords(Message):
 
 
 @message
+class EncodedRecords(Message):
+    """`BatchHStreamRecords` whose records stay bytes."""
+
+    records: Sequence[bytes] = field(1)
+
+
+@message
 class BatchedRecord(Message):
     """A batch as stored and forwarded; ``payload`` is compressed."""
 

@@ -1,0 +1,65 @@
+"""The HStreamDB connector: the changes in a stream's records."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+from silverfold.connectors.base import Connector, Decoder, Problem, Receiver
+from silverfold.connectors.hstreamdb.options import HStreamFeed, HStreamOptions, HStreamTable
+from silverfold.connectors.hstreamdb.receiver.connection import connection_problems
+from silverfold.connectors.verification import ReferenceReader
+
+
+class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
+    """Lands a stream's records by a subscription, which remembers what was acknowledged: nothing is lost in between.
+
+    Records may come again, and late. Their ids give the order of their changes. No record describes a complete table.
+    """
+
+    name = "hstreamdb"
+    Options = HStreamOptions
+    TableOptions = HStreamTable
+    simulator_summary = "Serve a cluster of HStreamDB nodes, and append the changes of tables to its streams."
+    continuity = "resume"
+    source_ordered = True
+    packages = ("grpc", "google.protobuf", "msgspec")
+
+    def stream(self, feed: HStreamFeed, table: str) -> str:
+        """Return the feed's stream."""
+        return feed.options.stream
+
+    def problems(self, feed: HStreamFeed) -> Iterator[Problem]:
+        """Yield problems beyond model validation: the address, and tables of another stream."""
+        yield from connection_problems(feed)
+        for name, table in feed.tables.items():
+            if table.source not in ("", feed.options.stream):
+                yield Problem(f"tables.{name}.source", table.source, f"{feed.options.stream}, the stream of the feed")
+
+    def receiver(self, feed: HStreamFeed) -> Receiver:
+        """Return a receiver for the feed. Opens nothing yet."""
+        from silverfold.connectors.hstreamdb.receiver.receiver import HStreamReceiver
+
+        return HStreamReceiver(feed, os.environ)
+
+    def decoder(self, feed: HStreamFeed) -> Decoder[HStreamTable]:
+        """Return the feed's decoder."""
+        from silverfold.connectors.hstreamdb.decoder.decoder import HStreamDecoder
+
+        return HStreamDecoder(feed)
+
+    def reference(self, feed: HStreamFeed, table: str) -> ReferenceReader:
+        """Return a reader of the landed frames of one table's stream."""
+        from silverfold.connectors.hstreamdb.reference import HStreamReferenceReader
+
+        return HStreamReferenceReader(feed.tables[table], feed.options)
+
+    def simulator(self) -> Callable[..., None]:
+        """Return the command that runs the simulated source."""
+        from silverfold.connectors.hstreamdb.server.command import hstreamdb
+
+        return hstreamdb
+
+
+CONNECTOR: Connector = HStreamConnector()
+"""The connector instance for the registry."""

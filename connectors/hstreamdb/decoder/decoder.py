@@ -1,0 +1,67 @@
+"""The feed's Spark decoder: landed batches become change rows, in the source's own order, without folding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from silverfold.connectors.base import ControlFrame, Cut
+from silverfold.connectors.common.arrow_rows import ArrowRows
+from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
+from silverfold.connectors.hstreamdb.decoder.changes import ChangeReader
+from silverfold.connectors.hstreamdb.decoder.floors import Floors, read_floors
+from silverfold.connectors.hstreamdb.options import HStreamFeed, HStreamTable
+
+_LAST_INDEX: Final = (1 << 32) - 1
+
+
+@dataclass(frozen=True)
+class HStreamDecoder(UnfoldedDecoder[HStreamTable]):
+    """The `connectors.base.Decoder` of one feed."""
+
+    feed: HStreamFeed
+
+    def context(self, control: Iterable[ControlFrame]) -> Floors:
+        """Return the committed floors."""
+        return read_floors(control)
+
+    def row_type(self, context: Floors, cut: Cut, table: HStreamTable) -> StructType:
+        """Return the columns declared."""
+        return from_arrow_schema(pa.schema(list(self._reader(context, cut, table).rows.row)))
+
+    def changes(self, frames: ArrowRows, context: Floors, cut: Cut, table: HStreamTable) -> ArrowRows:
+        """Return a change for each record that had not landed before; two where a key changes."""
+        reader = self._reader(context, cut, table)
+        return frames.run(EachFrame(_Read(reader), reader.type), reader.type, "frame_seq", "body")
+
+    def tombstone_horizon(self, context: Floors, cut: Cut, table: HStreamTable) -> str | None:
+        """Return the deletes up to the floors that had landed before the cut."""
+        floors = {shard_id: context.before(shard_id, cut.spans[0][0]) for shard_id in context.by_shard}
+        ends = [
+            (_position(shard_id, 0, 0), _position(shard_id, batch_id, _LAST_INDEX))
+            for shard_id, batch_id in sorted(floors.items())
+            if batch_id
+        ]
+        return " OR ".join(f"t._position BETWEEN '{first}' AND '{last}'" for first, last in ends) or None
+
+    def _reader(self, context: Floors, cut: Cut, table: HStreamTable) -> ChangeReader:
+        return ChangeReader(table, context.since(cut.spans[0][0]), self.feed.options.max_batch_bytes)
+
+
+@dataclass(frozen=True)
+class _Read:
+    reader: ChangeReader
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from self.reader.read(batch.column("frame_seq").to_pylist(), batch.column("body").to_pylist())
+
+
+def _position(shard_id: int, batch_id: int, index: int) -> str:
+    """Return a record's id as ``_position`` has it: `column_changes.Places.sequences`."""
+    return f"{shard_id:020d}-{batch_id:020d}-{index:010d}"

@@ -1,0 +1,1 @@
+"""One epoch: a client's fetches into bronze, acknowledged once committed."""

@@ -1,0 +1,64 @@
+"""What lands of an epoch's fetches: whole frames as received, and marks of what is strange about them."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Final
+
+from silverfold.conf.errors import RemoteProtocolError, WireError
+from silverfold.connectors.base import Boundary, Frame, Kind, mark
+from silverfold.connectors.common.bad_input import bad_input
+from silverfold.connectors.hstreamdb.protocol.records import RecordId
+
+MAX_REPEATS: Final = 3
+"""A frame that cannot be acknowledged comes again; that often, it ends the epoch."""
+_MOST_REMEMBERED: Final = 1_000
+"""Bad frames remembered, by their hash."""
+
+
+class Epoch:
+    """The frames of one epoch, in the order in which its fetches received them.
+
+    Args:
+        stream: The stream that the subscription reads.
+    """
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+        self._consumers: dict[int, str] = {}
+        self._bad = Counter[int]()
+        self.highest = defaultdict[int, int](int)
+        """The highest batch that has landed, by shard."""
+
+    def frames(
+        self, body: bytes, ids: Sequence[RecordId], error: WireError | None = None, *, consumer: str = ""
+    ) -> list[Frame]:
+        """Return what lands of a frame.
+
+        Args:
+            ids: Of its records.
+            error: Why the ids cannot be read.
+            consumer: Name of the fetch that received it.
+
+        Raises:
+            RemoteProtocolError: It cannot be read, and came for the third time.
+        """
+        if error is not None:
+            return [self._bad_frame(body, error)]
+        first = ids[0]
+        self.highest[first.shard_id] = max(self.highest[first.shard_id], first.batch_id)
+        frame = Frame(body, Kind.DATA, Boundary.WHOLE, self._stream, str(first))
+        before = self._consumers.setdefault(first.shard_id, consumer)
+        if before == consumer:
+            return [frame]
+        self._consumers[first.shard_id] = consumer
+        moved = mark("reassigned", stream=self._stream, shard=str(first.shard_id), before=before, now=consumer)
+        return [moved, frame]
+
+    def _bad_frame(self, body: bytes, error: WireError) -> Frame:
+        if len(self._bad) < _MOST_REMEMBERED:
+            self._bad[hash(body)] += 1
+        if self._bad[hash(body)] >= MAX_REPEATS:
+            raise RemoteProtocolError(f"a frame that cannot be acknowledged keeps coming: {error}", stream=self._stream)
+        return bad_input("bad_frame", body, error, stream=self._stream, level="warning")

@@ -1,0 +1,91 @@
+"""Lands the frames of fetches, and acknowledges what bronze holds.
+
+Acknowledging is a loop of its own, so that landing never waits for a commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from silverfold.conf.errors import SilverfoldError
+from silverfold.connectors.base import FrameSink
+from silverfold.connectors.hstreamdb.client.fetch import AckQueue, Fetch, FetchedFrame
+from silverfold.connectors.hstreamdb.protocol.records import RecordId
+from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
+from silverfold.connectors.hstreamdb.receiver.progress import Progress
+
+_LAST_COMMIT: Final = 10.0
+"""Seconds that a stop waits for the commit whose records it still acknowledges."""
+
+
+class Acknowledgements:
+    """The ids that landed and are not committed yet, by fetch.
+
+    Args:
+        queues: Of the fetches: what they send.
+        most: Number of landed ids at which to commit at once: else the source may wait for us, and we for time.
+        interval: Seconds to gather ids for one commit.
+    """
+
+    def __init__(self, sink: FrameSink, queues: Sequence[AckQueue], *, most: int, interval: float) -> None:
+        self._sink, self._queues, self._most, self._interval = sink, queues, most, interval
+        self._landed: list[list[RecordId]] = [[] for _ in queues]
+        self._begun, self._due = asyncio.Event(), asyncio.Event()
+
+    def landed(self, fetch: int, ids: Iterable[RecordId]) -> None:
+        """Note ids of a frame just landed, by the number of its fetch."""
+        self._landed[fetch] += ids
+        self._begun.set()
+        if sum(map(len, self._landed)) >= self._most:
+            self._due.set()
+
+    async def run(self) -> None:
+        """Commit and acknowledge, for ever. Safe to cancel."""
+        while True:
+            await self._begun.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._interval):
+                    await self._due.wait()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Commit what has landed, and queue its ids. Raises what `FrameSink.flush` raises; nothing is lost then."""
+        counts = list(map(len, self._landed))
+        self._begun.clear()
+        self._due.clear()
+        await self._sink.flush()
+        for queue, ids, count in zip(self._queues, self._landed, counts, strict=True):
+            queue.add(ids[:count])
+            del ids[:count]
+
+
+class Landing:
+    """Lands frames of fetches."""
+
+    def __init__(self, epoch: Epoch, acknowledgements: Acknowledgements, progress: Progress, sink: FrameSink) -> None:
+        self._epoch, self._acknowledgements, self._progress, self._sink = epoch, acknowledgements, progress, sink
+
+    async def land_fetch(self, number: int, fetch: Fetch) -> None:
+        """Land all frames of a fetch until it ends with an error."""
+        while True:
+            self._take(number, fetch, await fetch.next_frames())
+            await self._sink.land([])
+
+    def _take(self, number: int, fetch: Fetch, received: Sequence[FetchedFrame]) -> None:
+        self._progress.received()
+        for frame in received:
+            self._sink.take(self._epoch.frames(frame.body, frame.ids, frame.error, consumer=fetch.consumer))
+            self._acknowledgements.landed(number, frame.ids)
+
+    async def end(self, fetches: Sequence[Fetch]) -> None:
+        """Land what has arrived, commit it, and queue its acknowledgements: closing the fetches sends them."""
+        with suppress(SilverfoldError, TimeoutError):  # the epoch ends with its own error
+            for number, fetch in enumerate(fetches):
+                with suppress(SilverfoldError, TimeoutError):
+                    async with asyncio.timeout(0):
+                        self._take(number, fetch, await fetch.next_frames())
+            async with asyncio.timeout(_LAST_COMMIT):
+                await self._acknowledgements.flush()

@@ -1,0 +1,93 @@
+"""Looks at a subscription now and then: lands what the server has recorded as acknowledged, and notices starvation."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from silverfold.conf.errors import SilverfoldError
+from silverfold.connectors.base import Frame, FrameSink, Kind, mark
+from silverfold.connectors.hstreamdb.client.administration import Administration
+from silverfold.connectors.hstreamdb.options import HStreamOptions
+from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse
+from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
+
+
+class Progress:
+    """What is known of a subscription's progress.
+
+    A floor is landed behind all that it is about: the server records only what was acknowledged, so committed.
+
+    Args:
+        last: Body of the last control frame that landed.
+        ack_timeout: Seconds after which the server sends again.
+    """
+
+    def __init__(
+        self,
+        client: Administration,
+        options: HStreamOptions,
+        epoch: Epoch,
+        *,
+        last: bytes | None,
+        ack_timeout: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._client, self._options, self._epoch, self._clock = client, options, epoch, clock
+        self.last = last
+        """Body of the last control frame."""
+        self._patience = max(10.0, ack_timeout)
+        self._received_at = clock()
+        self._is_starved = False
+
+    def received(self) -> None:
+        """Note that a frame came."""
+        self._received_at = self._clock()
+        self._is_starved = False
+
+    async def run(self, sink: FrameSink) -> None:
+        """Look for ever. A call that fails is left out: the fetches notice what is wrong."""
+        while True:
+            frames = list[Frame]()
+            with suppress(SilverfoldError):
+                frames += self.floors(await self._client.get_subscription(self._options.subscription))
+                frames += await self._starved()
+            await sink.land(frames)
+            await asyncio.sleep(self._options.committed_seconds)
+
+    def floors(self, found: GetSubscriptionResponse) -> list[Frame]:
+        """Return a control frame for floors that moved, or for a subscription that was created anew."""
+        created = str(found.subscription.creation_time.ToNanoseconds())
+        before = self._landed()
+        is_anew = bool(before) and before["created"] != created
+        known = {} if is_anew else before.get("offsets", {})
+        moved = {str(each.shard_id): str(each.batch_id) for each in found.offsets if each.batch_id}
+        offsets = known | {shard: batch for shard, batch in moved.items() if int(batch) > int(known.get(shard, 0))}
+        if offsets == known and not is_anew:
+            return []
+        body = {"subscription": self._options.subscription, "created": created, "offsets": offsets}
+        self.last = json.dumps(body, sort_keys=True).encode()
+        return [Frame(self.last, Kind.CONTROL)]
+
+    def _landed(self) -> dict[str, Any]:
+        return {} if self.last is None else dict(json.loads(self.last))
+
+    async def _starved(self) -> list[Frame]:
+        """Return a mark if nothing comes though there is more: once, until a frame comes again."""
+        if self._is_starved or self._clock() - self._received_at < self._patience:
+            return []
+        stream = self._options.stream
+        known = self._landed().get("offsets", {})
+        ahead = []
+        for shard in await self._client.list_shards(stream):
+            landed = max(self._epoch.highest.get(shard.shard_id, 0), int(known.get(str(shard.shard_id), 0)))
+            if (await self._client.tail(stream, shard.shard_id)).batch_id > landed:
+                ahead.append(str(shard.shard_id))
+        if not ahead:
+            return []
+        self._is_starved = True
+        consumers = [each.name for each in await self._client.list_consumers(self._options.subscription)]
+        return [mark("starved", stream=stream, level="warning", shards=ahead, consumers=consumers)]

@@ -1,0 +1,105 @@
+"""The receiver: fetches of one subscription, landed as received and acknowledged once committed.
+
+An epoch ends when one of its fetches ends. Those acknowledgements that were not sent wait for the next epoch's fetches:
+they count if the node still knows the subscription's state, and are ignored otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from silverfold.conf.errors import SourceRefused
+from silverfold.connectors.base import FrameSink, Resume, mark
+from silverfold.connectors.common.tasks import until_first_ends
+from silverfold.connectors.hstreamdb.client.client import Client, open_client
+from silverfold.connectors.hstreamdb.client.fetch import AckQueue, Fetch
+from silverfold.connectors.hstreamdb.options import HStreamFeed
+from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
+from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
+from silverfold.connectors.hstreamdb.protocol.status import Action
+from silverfold.connectors.hstreamdb.receiver.connection import connection_settings, window_marks
+from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
+from silverfold.connectors.hstreamdb.receiver.landing import Acknowledgements, Landing
+from silverfold.connectors.hstreamdb.receiver.progress import Progress
+
+
+class HStreamReceiver:
+    """A `connectors.base.Receiver`."""
+
+    def __init__(self, feed: HStreamFeed, environ: Mapping[str, str]) -> None:
+        self._feed, self._options, self._environ = feed, feed.options, environ
+        self._acks: Sequence[AckQueue] = ()
+        self._last_control: bytes | None = None
+
+    async def run(self, sink: FrameSink, resume: Resume) -> None:
+        """Fetch until a call ends; see `connectors.base.Receiver`.
+
+        Raises:
+            SourceUnavailable: No node answers, or a fetch ended.
+            SourceRefused: There is no such stream or subscription, or the server refuses the token.
+            ConfigError: The subscription exists with other settings, or a secret or certificate cannot be used.
+            RemoteProtocolError: A frame that cannot be acknowledged keeps coming.
+        """
+        self._acks = self._acks or [AckQueue() for _ in range(self._options.consumers)]
+        async with await open_client(connection_settings(self._feed, self._environ)) as client:
+            found = await self._subscription(client)
+            unacked, timeout = found.max_unacked_records, found.ack_timeout_seconds
+            epoch, clock = Epoch(self._options.stream), asyncio.get_running_loop().time
+            last = self._last_control or resume.last_control
+            progress = Progress(client, self._options, epoch, last=last, ack_timeout=timeout, clock=clock)
+            marks = window_marks(self._feed, max_unacked=unacked, ack_timeout=timeout)
+            # Frames of a subscription that was created anew are no copies: so its control frame is before them.
+            await sink.land([*marks, *progress.floors(GetSubscriptionResponse(subscription=found))])
+            fetches = [await self._open(client, acks) for acks in self._acks]
+            subscribed = mark(
+                "subscribed",
+                subscription=self._options.subscription,
+                nodes=sorted({each.node for each in fetches}),
+                consumers=[each.consumer for each in fetches],
+                max_unacked=unacked,
+                ack_timeout=timeout,
+            )
+            await sink.land([subscribed])
+            try:
+                await self._land_all(fetches, sink, epoch, progress, most=max(unacked // 2, 1))
+            finally:
+                self._last_control = progress.last
+
+    async def _subscription(self, client: Client) -> Subscription:
+        """Return the subscription, created if allowed."""
+        options = self._options
+        if options.create:
+            return await client.create_subscription(
+                options.subscription,
+                options.stream,
+                ack_timeout_seconds=options.ack_timeout_seconds,
+                max_unacked_records=options.max_unacked_records,
+                offset=SpecialOffset[options.offset.upper()],
+            )
+        found = (await client.get_subscription(options.subscription)).subscription
+        if found.stream_name != options.stream:
+            text = f"{options.subscription} is of {found.stream_name}, not of {options.stream}"
+            raise SourceRefused(code="OtherStream", text=text)
+        return found
+
+    async def _open(self, client: Client, acks: AckQueue) -> Fetch:
+        return await client.open_fetch(self._options.subscription, consumer_prefix=self._feed.name, acks=acks)
+
+    async def _land_all(
+        self, fetches: Sequence[Fetch], sink: FrameSink, epoch: Epoch, progress: Progress, *, most: int
+    ) -> None:
+        interval = self._feed.commit.interval_ms / 1000
+        acknowledgements = Acknowledgements(sink, self._acks, most=most, interval=interval)
+        landing = Landing(epoch, acknowledgements, progress, sink)
+        try:
+            await until_first_ends(
+                *(landing.land_fetch(number, fetch) for number, fetch in enumerate(fetches)),
+                acknowledgements.run(),
+                progress.run(sink),
+            )
+        finally:
+            await landing.end(fetches)
+            for acks, fetch in zip(self._acks, fetches, strict=True):
+                if fetch.status is not None and fetch.status.action is Action.RETRY_BOUNDED:
+                    acks.clear()  # an id of a shard that the subscription does not have would end every call

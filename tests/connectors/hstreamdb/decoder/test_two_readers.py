@@ -1,0 +1,157 @@
+"""Any records are decoded as the reference reader reads them, many at once or one by one, or refused by both."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from google.protobuf.struct_pb2 import Struct
+from hypothesis import given
+from hypothesis import strategies as st
+
+from silverfold.conf.errors import WireError
+from silverfold.connectors.hstreamdb.decoder.layouts import NOT_SENT
+from silverfold.connectors.hstreamdb.protocol.messages.batches import CompressionType, Flag
+from silverfold.connectors.hstreamdb.reference import HStreamReferenceReader
+from silverfold.pipelines.verifying.compare import same
+from tests.support.hstreamdb.landed import changes_of, entry, feed_of, frame_of, table_of
+from tests.support.mutations import mutated
+
+COLUMNS = {
+    "id": "bigint",
+    "a_longer_name": "int",
+    "tiny": "tinyint",
+    "real": "double",
+    "single": "float",
+    "yes": "boolean",
+    "bit": "boolean",
+    "text": "string",
+    "doc": "string",
+    "amount": "decimal(10, 2)",
+    "bytes": "binary",
+    "day": "date",
+    "moment": "timestamp",
+    "millis": "timestamp",
+    "iso": "timestamp",
+}
+ENCODINGS = {
+    "bit": "zero_one",
+    "doc": "json_text",
+    "day": "epoch_days",
+    "moment": "epoch_micros",
+    "millis": "epoch_millis",
+}
+USUAL = {
+    "id": st.integers(0, 9),
+    "a_longer_name": st.integers(-9, 9),
+    "tiny": st.integers(-128, 127),
+    "real": st.floats(width=32, allow_nan=False, allow_infinity=False),
+    "single": st.floats(width=32, allow_nan=False, allow_infinity=False),
+    "yes": st.booleans(),
+    "bit": st.sampled_from([0, 1, True, False]),
+    "text": st.text(max_size=12) | st.just("e" * 28),
+    "doc": st.dictionaries(st.text(max_size=3), st.integers(0, 5), max_size=2) | st.text(max_size=3),
+    "amount": st.integers(-99, 99) | st.sampled_from(["1.50", "-0.01", 2.25]),
+    "bytes": st.sampled_from(["AP8=", "", "YQ=="]),
+    "day": st.integers(-1000, 30_000),
+    "moment": st.integers(0, 1 << 50),
+    "millis": st.integers(0, 1 << 40),
+    "iso": st.sampled_from(["2023-11-14T22:13:20.5+02:00", "2023-11-14 22:13:20Z"]),
+}
+NUMBERS = [-0.0, 0.5, 3.0, 200, 2**31, -719_163, 3_000_000, 1e300, -1e20, 2**53, -(2**53), 2**53 - 1]
+TEXTS = [NOT_SENT, "", "1", "x", "é", "2023-02-30", "1e5", "=", "1.234"]
+ODD = st.sampled_from([None, True, *NUMBERS, *TEXTS, [1], {}, {"$numberLong": "12"}, {"$numberLong": "x"}])
+
+
+@st.composite
+def rows(draw: st.DrawFn) -> dict[str, Any]:
+    """Return a row: of usual values, with perhaps some missing, some odd, and members that are not declared."""
+    row = {name: draw(value) for name, value in USUAL.items()}
+    for name in draw(st.lists(st.sampled_from(sorted(COLUMNS)), max_size=2)):
+        row.pop(name, None)
+    if draw(st.booleans()):
+        row[draw(st.sampled_from([*COLUMNS, "other", "ö", "op"]))] = draw(ODD)
+    return row
+
+
+@st.composite
+def records(draw: st.DrawFn) -> Any:
+    row = draw(rows())
+    key = {"id": row.get("id", 1)}
+    wrapped = [{"key": key, "value": row}] * 6 + [{"key": key, "value": None}] * 2
+    rare = [
+        {"key": {"id": 3}, "value": row},
+        {"key": key, "value": "x"},
+        {"key": {}, "value": row},
+        {"key": key, "value": row, "text": "x"},
+        {"key": "k", **row},
+        {"schema": {}, "payload": {"key": key, "value": row}},
+        {"op": "c", "before": None, "after": row, "source": {"ts_ms": 1_700_000_000_000}},
+        {"op": "u", "before": {"id": 4}, "after": row},
+        {"op": "update", "old_key": {"id": 5}, "row": row},
+        {"op": "INSERT", "key": key, "row": row},
+        {"op": "x", **row},
+    ]
+    return draw(st.sampled_from([*wrapped, *[row] * 5, *rare]))
+
+
+def encoded(record: Any, *, raw: bool, key: str) -> bytes:
+    if raw:
+        return entry(json.dumps(record, ensure_ascii=False).encode(), Flag.RAW, key)
+    struct = Struct()
+    struct.update(record)
+    return entry(struct.SerializeToString(), Flag.JSON, key)
+
+
+@st.composite
+def frames(draw: st.DrawFn) -> bytes:
+    raw = draw(st.sampled_from([[True], [False], [True, False]]))
+    key = draw(st.sampled_from(["", "k", "ключ"]))
+    entries = [
+        encoded(record, raw=draw(st.sampled_from(raw)), key=key)
+        for record in draw(st.lists(records(), min_size=1, max_size=8))
+    ]
+    indexes = sorted(draw(st.sets(st.integers(0, 300), min_size=len(entries), max_size=len(entries))))
+    return frame_of(entries, indexes=indexes, compression=draw(st.sampled_from(CompressionType)))
+
+
+def table(layout: str = "auto", **more: Any) -> Any:
+    return table_of({"keys": ["id"], "columns": COLUMNS, "encodings": ENCODINGS, "layout": layout, **more})
+
+
+def check(settings: Any, frame: bytes) -> None:
+    """Both readers find the same changes; or the reference fails, and the decoder has an error."""
+    changes, errors = changes_of(settings, {5: frame})
+    reader = HStreamReferenceReader(settings, feed_of().options)
+    try:
+        expected = list(reader.changes(1, [(5, frame)]))
+    except WireError:
+        assert errors
+        return
+    assert errors == []
+    order = [(each.sequence, each.op != "delete") for each in expected]
+    changes.sort(key=lambda each: (each["sequence"], each["op"] != "delete"))
+    assert [(each["sequence"], each["op"] != "delete") for each in changes] == sorted(order)
+    for found, change in zip(changes, expected, strict=True):
+        assert found["op"] == change.op
+        assert tuple(found["key"].values()) == change.key
+        names = list(COLUMNS) if found["present"] is None or change.op == "insert" else found["present"]
+        row = {} if found["op"] == "delete" else {name: in_utc(found["row"][name]) for name in names}
+        assert same({0: row}, {0: dict(change.row)})
+
+
+def in_utc(value: Any) -> Any:
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
+
+
+@pytest.mark.parametrize("layout", ["auto", "unwrapped", "row", "envelope", "operation"])
+@given(data=st.data())
+def test_any_records_are_read_alike(layout: str, data: st.DataObject) -> None:
+    check(table(layout, trust_key=data.draw(st.booleans())), data.draw(frames()))
+
+
+@given(data=st.data())
+def test_any_bytes_are_read_alike(data: st.DataObject) -> None:
+    check(table(), data.draw(mutated([data.draw(frames())])))

@@ -1,0 +1,358 @@
+"""The receiver against a true cluster: everything lands as received, and is acknowledged once committed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from silverfold.conf.errors import ConfigError, RemoteProtocolError, SourceRefused, SourceUnavailable
+from silverfold.conf.model import Commit
+from silverfold.connectors.base import Boundary, ControlFrame, Frame, Kind, Resume
+from silverfold.connectors.hstreamdb.client import connect
+from silverfold.connectors.hstreamdb.client.client import Client
+from silverfold.connectors.hstreamdb.decoder.floors import read_floors
+from silverfold.connectors.hstreamdb.options import HStreamFeed, HStreamOptions
+from silverfold.connectors.hstreamdb.protocol.frames import decode_frame
+from silverfold.connectors.hstreamdb.protocol.records import RecordId
+from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
+from silverfold.connectors.hstreamdb.receiver.progress import Progress
+from silverfold.connectors.hstreamdb.receiver.receiver import HStreamReceiver
+from silverfold.connectors.hstreamdb.server.options import ClusterOptions, RebuiltWindow, Ticks
+from silverfold.connectors.hstreamdb.server.server import HStreamServer
+from tests.support.hstreamdb.landed import STREAM, feed_of
+from tests.support.memory import MemorySink
+
+QUICK = Ticks(start_delay=0.001, resend=0.05, assign=0.05, read_wait=0.05)
+
+
+FIRST = Resume(1)
+
+
+class CountingSink(MemorySink):
+    """Remembers how many frames were there at each commit; commits only while ``is_open``."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.committed: list[int] = []
+        self.is_open = True
+
+    async def flush(self) -> int:
+        while not self.is_open:
+            await asyncio.sleep(0.01)
+        self.committed.append(len(self.frames))
+        return len(self.frames) - 1
+
+    @property
+    def data(self) -> list[Frame]:
+        return [frame for frame in self.frames if frame.kind is Kind.DATA]
+
+    def marks(self, name: str) -> list[dict[str, Any]]:
+        return [details for _, details in self.mark_details() if details["mark"] == name]
+
+    def values(self) -> list[int]:
+        """Return the numbers in all records that landed."""
+        records = [each for frame in self.data for each in decode_frame(frame.body).records]
+        return [int(each.record.fields["id"]) for each in records]  # type: ignore[union-attr,arg-type]  # all are HRecords of ints
+
+
+def feed(address: str, **options: Any) -> HStreamFeed:
+    found = feed_of()
+    settings = {"stream": STREAM, "subscription": "feed", **options}
+    commit = Commit(interval_ms=20)
+    return replace(found, address=address, options=HStreamOptions(**settings), commit=commit)
+
+
+@asynccontextmanager
+async def received(
+    settings: HStreamFeed, sink: CountingSink, resume: Resume = FIRST
+) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(HStreamReceiver(settings, {}).run(sink, resume))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def append(client: Client, numbers: Sequence[int], key: str | None = None) -> None:
+    async with client.producer(STREAM) as producer:
+        for number in numbers:
+            await producer.submit({"id": number}, key if key is not None else str(number))
+
+
+@asynccontextmanager
+async def cluster(shards: int = 1, nodes: int = 1, **options: Any) -> AsyncIterator[tuple[HStreamServer, Client]]:
+    with HStreamServer.start(ClusterOptions(nodes=nodes, ticks=QUICK, **options)) as server:
+        async with await connect(server.address) as client:
+            await client.create_stream(STREAM, shard_count=shards)
+            yield server, client
+
+
+def test_frames_land_whole_and_are_acknowledged_after_their_commit() -> None:
+    async def run() -> None:
+        sink = CountingSink()
+        sink.is_open = False
+        async with cluster() as (server, client), received(feed(server.address), sink):
+            await append(client, range(250))
+            await until(lambda: len(sink.values()) == 250)
+            await asyncio.sleep(0.2)
+            assert not (await client.get_subscription("feed")).offsets[0].batch_id
+            sink.is_open = True
+            tail = await client.tail(STREAM, (await client.list_shards(STREAM))[0].shard_id)
+            for _ in range(100):
+                if (await client.get_subscription("feed")).offsets[0].batch_id == tail.batch_id:
+                    break
+                await asyncio.sleep(0.02)
+            assert (await client.get_subscription("feed")).offsets[0].batch_id == tail.batch_id
+        assert sink.values() == list(range(250))
+        assert {(frame.boundary, frame.stream) for frame in sink.data} == {(Boundary.WHOLE, STREAM)}
+        ids = [decode_frame(frame.body).records[0].id for frame in sink.data]
+        assert [frame.source_position for frame in sink.data] == list(map(str, ids))
+        assert [each["subscription"] for each in sink.marks("subscribed")] == ["feed"]
+
+    asyncio.run(run())
+
+
+def test_a_cancelled_receiver_commits_and_acknowledges_what_it_has() -> None:
+    async def run() -> None:
+        sink, again = CountingSink(), CountingSink()
+        async with cluster() as (server, client):
+            settings = replace(feed(server.address), commit=Commit(interval_ms=60_000))
+            async with received(settings, sink):
+                await append(client, range(100))
+                await until(lambda: len(sink.values()) == 100)
+            assert sink.committed == [len(sink.frames)]
+            await until(lambda: server.client_count == 0)
+            async with received(settings, again):
+                await append(client, [100])
+                await until(lambda: bool(again.data))
+        assert again.values() == [100]
+
+    asyncio.run(run())
+
+
+def test_a_source_that_waits_for_acknowledgements_gets_them_before_the_interval_ends() -> None:
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster() as (server, client):
+            settings = replace(feed(server.address, max_unacked_records=20), commit=Commit(interval_ms=60_000))
+            async with received(settings, sink):
+                for start in range(0, 100, 10):
+                    await append(client, range(start, start + 10))
+                await until(lambda: len(sink.values()) >= 90)
+        assert sink.marks("small window") == [
+            {
+                "mark": "small window",
+                "level": "warning",
+                "at_most": "max_unacked_records 20 / 60.25 s to commit and acknowledge = 0 records/s",
+            }
+        ]
+        assert len(sink.marks("short ack timeout")) == 1
+
+    asyncio.run(run())
+
+
+def test_several_consumers_share_the_shards() -> None:
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster(shards=4) as (server, client), received(feed(server.address, consumers=3), sink):
+            await until(lambda: server.client_count == 3)
+            for start in range(0, 400, 40):
+                await append(client, range(start, start + 40))
+                await asyncio.sleep(0.02)
+            await until(lambda: sorted(set(sink.values())) == list(range(400)))
+            (subscribed,) = sink.marks("subscribed")
+            found = await client.list_consumers("feed")
+            assert sorted(each.name for each in found) == sorted(subscribed["consumers"])
+
+    asyncio.run(run())
+
+
+def test_an_ended_fetch_ends_the_epoch_and_the_next_one_sends_the_acknowledgements_left() -> None:
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster() as (server, client):
+            receiver = HStreamReceiver(feed(server.address), {})
+            task = asyncio.create_task(receiver.run(sink, Resume(1)))
+            await append(client, range(10))
+            await until(lambda: len(sink.values()) == 10)
+            server.disconnect(1)
+            with pytest.raises(SourceUnavailable):
+                await task
+            task = asyncio.create_task(receiver.run(sink, Resume(2)))
+            await append(client, range(10, 20))
+            await until(lambda: sorted(set(sink.values())) == list(range(20)))
+            task.cancel()
+            await asyncio.wait([task])
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("window", RebuiltWindow)
+def test_nothing_is_lost_when_the_node_of_the_subscription_dies(window: RebuiltWindow) -> None:
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster(shards=2, nodes=2, rebuilt_window=window) as (server, client):
+            receiver = HStreamReceiver(feed(server.address, consumers=2), {})
+
+            async def epochs() -> None:
+                for number in range(1, 1_000):
+                    with suppress(SourceUnavailable):
+                        await receiver.run(sink, Resume(number))
+                    await asyncio.sleep(0.05)
+
+            task = asyncio.create_task(epochs())
+            for start in range(0, 200, 50):
+                await append(client, range(start, start + 50))
+                await until(lambda end=start + 50: set(sink.values()) == {*range(end)})  # type: ignore[misc]  # a default binds it
+                owner = server.owner("feed")
+                server.kill(owner)
+                await asyncio.sleep(0.1)
+                server.restart(owner)
+            task.cancel()
+            await asyncio.wait([task])
+        assert set(sink.values()) == {*range(200)}
+
+    asyncio.run(run())
+
+
+def test_committed_floors_land_behind_their_records_and_only_when_they_move() -> None:
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster() as (server, client), received(feed(server.address, committed_seconds=1), sink):
+            await append(client, range(10))
+            await until(
+                lambda: any(frame.kind is Kind.CONTROL and b'"offsets": {"' in frame.body for frame in sink.frames)
+            )
+            await asyncio.sleep(1.5)
+            control = [(at, frame) for at, frame in enumerate(sink.frames) if frame.kind is Kind.CONTROL]
+            assert len(control) == 1
+            (at, frame), shard = control[0], (await client.list_shards(STREAM))[0].shard_id
+            tail = await client.tail(STREAM, shard)
+            assert frame.stream is None
+            assert json.loads(frame.body)["offsets"] == {str(shard): str(tail.batch_id)}
+            floors = read_floors([ControlFrame(at, 1, None, frame.body)])
+            assert [floors.before(shard, at), floors.before(shard, at + 1)] == [0, tail.batch_id]
+            assert all(sink.frames.index(each) < at for each in sink.data)
+
+    asyncio.run(run())
+
+
+def test_floors_that_landed_before_do_not_land_again() -> None:
+    async def run() -> None:
+        first, second = CountingSink(), CountingSink()
+        async with cluster() as (server, client):
+            settings = feed(server.address, committed_seconds=1)
+            async with received(settings, first):
+                await append(client, range(10))
+                await until(lambda: any(frame.kind is Kind.CONTROL for frame in first.frames))
+            last = [frame.body for frame in first.frames if frame.kind is Kind.CONTROL][-1]
+            async with received(settings, second, Resume(2, last_control=last)):
+                await asyncio.sleep(1.5)
+        assert [frame for frame in second.frames if frame.kind is Kind.CONTROL] == []
+
+    asyncio.run(run())
+
+
+def test_a_subscription_with_other_settings_or_of_another_stream_is_refused() -> None:
+    async def run() -> None:
+        async with cluster() as (server, client):
+            await client.create_subscription("feed", STREAM, ack_timeout_seconds=33)
+            with pytest.raises(ConfigError, match="ack_timeout_seconds"):
+                await HStreamReceiver(feed(server.address), {}).run(CountingSink(), Resume(1))
+            await client.create_stream("other")
+            with pytest.raises(SourceRefused, match="OtherStream"):
+                await HStreamReceiver(feed(server.address, stream="other", create=False), {}).run(
+                    CountingSink(), Resume(1)
+                )
+            with pytest.raises(SourceRefused):
+                await HStreamReceiver(feed(server.address, subscription="none", create=False), {}).run(
+                    CountingSink(), Resume(1)
+                )
+            with pytest.raises(SourceRefused):
+                await HStreamReceiver(feed(server.address, stream="none", subscription="none"), {}).run(
+                    CountingSink(), Resume(1)
+                )
+
+    asyncio.run(run())
+
+
+def test_a_subscription_deleted_under_the_fetch_ends_the_epoch_and_is_created_anew() -> None:
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster() as (server, client):
+            receiver = HStreamReceiver(feed(server.address, committed_seconds=1), {})
+            task = asyncio.create_task(receiver.run(sink, Resume(1)))
+            await append(client, range(10))
+            await until(lambda: any(frame.kind is Kind.CONTROL for frame in sink.frames))
+            await client.delete_subscription("feed", force=True)
+            with pytest.raises(SourceUnavailable):
+                await task
+            last = [frame.body for frame in sink.frames if frame.kind is Kind.CONTROL][-1]
+            task = asyncio.create_task(receiver.run(sink, Resume(2, last_control=last)))
+            await until(lambda: len(sink.values()) == 20)
+            task.cancel()
+            await asyncio.wait([task])
+        control = [json.loads(frame.body) for frame in sink.frames if frame.kind is Kind.CONTROL]
+        assert len({each["created"] for each in control}) == 2
+
+    asyncio.run(run())
+
+
+def test_frames_whose_ids_cannot_be_read_land_as_marks_and_end_the_epoch_at_the_third_time() -> None:
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster(inserted_frames=dict.fromkeys((1, 2, 3), b"\xff")) as (server, client):
+            await append(client, [1], key="k")
+            await append(client, [2], key="k")
+            await append(client, [3], key="k")
+            with pytest.raises(RemoteProtocolError, match="keeps coming"):
+                await asyncio.wait_for(HStreamReceiver(feed(server.address), {}).run(sink, FIRST), 10)
+        assert [each["error_class"] for each in sink.marks("bad_frame")] == ["INVALID_VALUE"] * 2
+        assert sink.values()[:2] == [1, 2]
+
+    asyncio.run(run())
+
+
+def test_a_shard_that_another_consumer_owns_starves_the_feed_and_says_who_has_it() -> None:
+    async def run() -> None:
+        sink, now = CountingSink(), [0.0]
+        async with cluster() as (server, client):
+            options = feed(server.address, committed_seconds=1).options
+            await client.create_subscription("feed", STREAM)
+            await append(client, [1])
+            async with await client.open_fetch("feed", consumer_prefix="stranger") as fetch:
+                await fetch.next_frame()
+                progress = Progress(client, options, Epoch(STREAM), last=None, ack_timeout=60, clock=lambda: now[0])
+                task = asyncio.create_task(progress.run(sink))
+                now[0] = 61.0
+                await until(lambda: bool(sink.marks("starved")))
+                await asyncio.sleep(1.5)
+                task.cancel()
+                (shard,) = await client.list_shards(STREAM)
+                (starved,) = sink.marks("starved")
+                assert starved["shards"] == [str(shard.shard_id)]
+                assert starved["consumers"] == [fetch.consumer]
+
+    asyncio.run(run())
+
+
+def test_a_shard_that_moves_to_another_of_our_fetches_is_marked_once() -> None:
+    epoch, ids = Epoch(STREAM), [RecordId(7, 1, 0)]
+    assert [each.kind for each in epoch.frames(b"1", ids, consumer="a")] == [Kind.DATA]
+    moved, frame = epoch.frames(b"2", ids, consumer="b")
+    assert json.loads(moved.body) == {"mark": "reassigned", "shard": "7", "before": "a", "now": "b"}
+    assert frame == Frame(b"2", Kind.DATA, Boundary.WHOLE, STREAM, "7-1-0")
+    assert [each.kind for each in epoch.frames(b"3", ids, consumer="b")] == [Kind.DATA]
