@@ -231,10 +231,7 @@ def decode_cut(job: CutJob, cache: ExitStack) -> DecodedCut | None:
     changes = complete(rows.dataframe()) if _folding_finds_errors(silver) else without_errors(rows.dataframe())
     key = struct_type(changes, "key")
     check_key(key, table=silver.name)
-    other_table = built_as_another(opened.note, silver.feed.name, silver.name)
-    if other_table is not None:
-        undo = "move it back"
-        raise RebuildNeeded(other_table, feed=silver.feed.name, table=silver.name, undo=undo)
+    _check_own(silver, opened, before)
     known = opened.note if before >= 0 else None
     settings = silver.row_settings(key.names)
     if known is not None:
@@ -265,6 +262,15 @@ def decode_cut(job: CutJob, cache: ExitStack) -> DecodedCut | None:
     offered = T.StructType([*decoded.row, *decoded.later])
     check_rules(silver.session, offered, silver.rules, table=silver.name)
     return decoded
+
+
+def _check_own(silver: SilverTable, opened: OpenedTables, before: int) -> None:
+    """Raise RebuildNeeded if the table at the place is another one."""
+    other = built_as_another(opened.note, silver.feed.name, silver.name)
+    if opened.table is not None and opened.note is None and before < 0 and count_rows(opened.table) != 0:
+        other = "it has rows that no build wrote"
+    if other is not None:
+        raise RebuildNeeded(other, feed=silver.feed.name, table=silver.name, undo="move it away")
 
 
 def _check_plan(job: CutJob, before: int) -> None:

@@ -52,8 +52,8 @@ def remove_unused(place: Place, *, since: datetime) -> None:
 def set_damaged_log_aside(place: Place, token: str) -> str | None:
     """Rename a table's log if it is unreadable though its store answers; return its new path, None otherwise.
 
-    Without a log there is no table at the place. Its files stay until ``VACUUM`` finds them unused. Checksums of
-    commits that are gone are removed in any case.
+    Without a log there is no table at the place. Its files stay until ``VACUUM`` finds them unused. The checksums that
+    Hadoop stores beside commits of a local table are removed in any case.
 
     Args:
         token: Part of the new name, which begins with ``_delta_log.damaged-``.
@@ -61,7 +61,7 @@ def set_damaged_log_aside(place: Place, token: str) -> str | None:
     Raises:
         StoreUnavailable: The store does not answer, or does not allow it.
     """
-    _remove_stale_checksums(place)
+    _remove_checksums(place)
     if not is_damaged(place, lambda: _read_log(place)):
         return None
     renamed = f"_delta_log.damaged-{token}"
@@ -76,17 +76,12 @@ def set_damaged_log_aside(place: Place, token: str) -> str | None:
     return f"{place}/{renamed}"
 
 
-def _remove_stale_checksums(place: Place) -> None:
-    """Remove the checksums that Hadoop stores beside each commit of a local table, where the commit itself is gone.
-
-    Hadoop would compare them with the next commit of that number, and refuse to read it.
-    """
+def _remove_checksums(place: Place) -> None:
+    """Remove Hadoop's checksums of commits: one left by a commit that is gone fails the next commit of that number."""
     log = None if place.local is None else place.local / "_delta_log"
-    if log is None or not log.is_dir():
-        return
-    with naming_the_store(place):
-        for checksum in log.glob(".*.json.crc"):
-            if not (log / checksum.name.removeprefix(".").removesuffix(".crc")).exists():
+    if log is not None and log.is_dir():
+        with naming_the_store(place):
+            for checksum in log.glob(".*.json.crc"):
                 checksum.unlink(missing_ok=True)
 
 
