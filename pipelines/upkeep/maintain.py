@@ -107,6 +107,8 @@ class Maintenance:
             yield self._places.quarantine(self.feed.name, name)
 
     def _each(self, place: Place, steps: Sequence[_Step]) -> Iterator[Done]:
+        """Take the steps of one place; yield the result of each, but the same error of several only once."""
+        failures = set[str]()
         for step in steps:
             try:
                 if open_table(place) is None:
@@ -114,7 +116,9 @@ class Maintenance:
                 with raising_if_ended():
                     result = step(place)
             except (StoreUnavailable, ApplyError) as error:
-                yield Done(self._name(place), f"left for the next run: {error}", failed=True)
+                if str(error) not in failures:
+                    failures.add(str(error))
+                    yield Done(self._name(place), f"left for the next run: {error}", failed=True)
             else:
                 yield Done(self._name(place), result)
 
@@ -187,7 +191,7 @@ class Maintenance:
     def _vacuum_beside(self, name: str, part: Part, place: Place) -> str:
         if companion(self._places, self.feed.name, name, part).is_settled:
             return self._vacuum_silver(place)
-        return "no files removed: a cut has written it and not yet the table, for which older ones count"
+        return "no files removed: the version that the table counts is not the newest one"
 
     def _sql(self, place: Place, statement: str) -> list[Row]:
         session = own_session(self.spark)
