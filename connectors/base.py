@@ -345,6 +345,10 @@ class Connector(ABC, Generic[OptionsT, TableT]):
         """Return the address a feed's receiver listens on, exclusively; None if it connects instead."""
         return None
 
+    def exclusive(self, feed: Feed[OptionsT, TableT]) -> tuple[str, str] | None:
+        """Return a setting's key, and what only one feed may have there, such as a subscription; None for nothing."""
+        return None
+
     @abstractmethod
     def receiver(self, feed: Feed[OptionsT, TableT]) -> Receiver:
         """Return a receiver for the feed. Opens nothing."""

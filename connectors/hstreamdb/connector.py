@@ -29,6 +29,10 @@ class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
         """Return the feed's stream."""
         return feed.options.stream
 
+    def exclusive(self, feed: HStreamFeed) -> tuple[str, str]:
+        """Return the subscription: what one feed acknowledges never comes to another."""
+        return "options.subscription", f"{feed.options.subscription} at {feed.address}"
+
     def problems(self, feed: HStreamFeed) -> Iterator[Problem]:
         """Yield problems beyond model validation: the address, and tables of another stream."""
         yield from connection_problems(feed)

@@ -82,7 +82,7 @@ class Invocation:
                 found.append(self.feed(name, settings))
             except ConfigError as error:
                 mistakes.append(error)
-        mistakes += _listening_twice(settings, found)
+        mistakes += [*_listening_twice(settings, found), *_sharing(settings, found)]
         if mistakes:
             raise together(mistakes)
         return found
@@ -112,6 +112,19 @@ def _listening_twice(settings: Settings, feeds: Sequence[tuple[Connector, Feed]]
             file = settings.feeds[feed.name].file_of(("address",))
             allowed = f"another port: the feed {first} listens there"
             yield ConfigError(file=file, key="address", found=str(here), allowed=allowed)
+
+
+def _sharing(settings: Settings, feeds: Sequence[tuple[Connector, Feed]]) -> Iterator[ConfigError]:
+    """Yield an error for each feed that has what an earlier one must have for itself."""
+    seen: dict[tuple[str, str], str] = {}
+    for connector, feed in feeds:
+        if (own := connector.exclusive(feed)) is None:
+            continue
+        key, found = own
+        first = seen.setdefault((connector.name, found), feed.name)
+        if first != feed.name:
+            file = settings.feeds[feed.name].file_of(tuple(key.split(".")))
+            yield ConfigError(file=file, key=key, found=found, allowed=f"another one: the feed {first} has it")
 
 
 def invocation(ctx: typer.Context) -> Invocation:

@@ -97,8 +97,6 @@ class TableStatus(_Report):
     source's."""
     skipped_positions: tuple[int, ...] = ()
     """Those frames; none unless ``degraded``. A snapshot that passes them ends it."""
-    degraded_keys: int = 0
-    """Keys whose rows may lack a late change, in a table of partial updates; a whole row of the key ends it."""
     versions: int | None = None
     """Versions in the table's history, ended ones included; null without a history, or if its files lack statistics."""
     tombstones: int | None = None
@@ -121,6 +119,8 @@ class TableStatus(_Report):
     emptied_version: int | None = None
     """Version of the table whose commit is an empty file, as a power cut leaves: rows may be missing. Null if there is
     none, or a later snapshot or rebuild has replaced the table."""
+    degraded_keys: int = 0
+    """Keys whose rows may lack a late change, in a table of partial updates; a whole row of the key ends it."""
 
 
 class ReceiverState(StrEnum):

@@ -151,6 +151,7 @@ def test_the_keys_for_scripts_stay():
         "warning",
         "lacks_positions",
         "emptied_version",
+        "degraded_keys",
     ]
     assert list(quotes["fault"]) == ["error_class", "reason", "position", "since"]
     assert list(quotes["last_cut"]) == [

@@ -36,11 +36,11 @@ class StubWarehouse:
         """Land all frames; return the build of a new process with these table settings."""
         self.history.land()
         local = load_settings(None, "local", {}).model_copy(update={"warehouse": self.places.warehouse})
-        build = FeedBuild.open(lambda: self.spark, local, self.connector, self.feed(**settings))
+        build = FeedBuild.open(lambda: self.spark, local, self.connector, self.feed_with(**settings))
         build.refresh()
         return build
 
-    def feed(self, **settings: Any) -> Feed:
+    def feed_with(self, **settings: Any) -> Feed:
         """Return the feed with these table settings."""
         return Feed(FEED, FEED, "unused", StubOptions(), {STREAM: StubTable(source="T", **settings)})
 

@@ -14,8 +14,9 @@ An append whose answer is lost is sent again: its records may then be in the str
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from itertools import count
 from random import Random
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, TypedDict
@@ -73,7 +74,7 @@ class Producer:
         rng: Spreads the waits between tries.
 
     Raises:
-        ConfigError: ``max_records`` is less than 1.
+        ConfigError: An option has another value than these.
     """
 
     def __init__(
@@ -92,8 +93,12 @@ class Producer:
         lookup: Literal["error", "always"] = "error",
         rng: Random | None = None,
     ) -> None:
-        if max_records < 1:
-            raise ConfigError(file=f"producer of {stream}", key="max_records", found=max_records, allowed="at least 1")
+        _check_choice(stream, "compression", compression, _COMPRESSIONS)
+        _check_choice(stream, "buffer_by", buffer_by, ("shard", "key"))
+        _check_choice(stream, "lookup", lookup, ("error", "always"))
+        _check_least(stream, 1, max_records=max_records, max_bytes=max_bytes, max_tries=max_tries)
+        _check_least(stream, 1, max_outstanding_bytes=max_outstanding_bytes)
+        _check_least(stream, 0, max_age=max_age)
         self._stream, self._cluster = stream, cluster
         self._shards = ShardMap(stream, cluster, lookup=lookup)
         self._compression = _COMPRESSIONS[compression]
@@ -148,6 +153,10 @@ class Producer:
         """Take a record, waiting while the buffer is full, and return the future of its id.
 
         The future raises what `append` would. So does the next `flush` or `close`: futures need not be awaited.
+
+        Raises:
+            InvalidValue, LocalProtocolError: As for `append`.
+            SourceUnavailable, SourceRefused: The stream's shards are not known yet, and no node tells them.
         """
         return await self._take(record, key or "", is_submitted=True)
 
@@ -188,7 +197,7 @@ class Producer:
     ) -> asyncio.Future[RecordId]:
         encoded = encode_entry(to_record(given), key)
         async with self._turn:  # whoever comes first, also when there is no room
-            shard_id = await self._shards.shard_of(key)
+            shard_id = await self._shard_of(key)
             loop = asyncio.get_running_loop()
             entry = Entry(encoded, loop.create_future(), loop.time(), is_submitted)
             while not self._closed and self._outstanding and self._outstanding + entry.cost > self._max_outstanding:
@@ -201,6 +210,18 @@ class Producer:
         if must_yield:
             await asyncio.sleep(0)  # else a loop of submits would leave no time to send
         return entry.future
+
+    async def _shard_of(self, key: str) -> int:
+        """Return the shard of a key, as often tried as an append where no node answers."""
+        backoff = waits(self._rng)
+        for tries in count(1):
+            try:
+                return await self._shards.shard_of(key)
+            except SourceUnavailable:
+                if tries == self._max_tries or self._closed:
+                    raise
+            await asyncio.sleep(backoff.next_wait())
+        raise AssertionError("count does not end")
 
     def _lane(self, name: int | str, shard_id: int) -> Lane:
         lane = self._lanes.get(name)
@@ -292,3 +313,14 @@ class Producer:
                 raise self._cluster.error(found, f"Append to {self._stream}", target)
             misdirected |= is_first_misdirection
             await asyncio.sleep(backoff.next_wait())
+
+
+def _check_choice(stream: str, key: str, found: str | None, allowed: Collection[str | None]) -> None:
+    if found not in allowed:
+        raise ConfigError(file=f"producer of {stream}", key=key, found=found, allowed=f"one of {list(allowed)}")
+
+
+def _check_least(stream: str, least: int, **options: float) -> None:
+    for key, found in options.items():
+        if not least <= found < float("inf"):
+            raise ConfigError(file=f"producer of {stream}", key=key, found=found, allowed=f"at least {least}")

@@ -47,7 +47,9 @@ class HStreamReceiver:
             unacked, timeout = found.max_unacked_records, found.ack_timeout_seconds
             epoch, clock = Epoch(self._options.stream), asyncio.get_running_loop().time
             last = self._last_control or resume.last_control
-            progress = Progress(client, self._options, epoch, last=last, ack_timeout=timeout, clock=clock)
+            progress = Progress(
+                client, self._options, epoch, ours=f"{self._feed.name}-", last=last, ack_timeout=timeout, clock=clock
+            )
             marks = window_marks(self._feed, max_unacked=unacked, ack_timeout=timeout)
             # Frames of a subscription that was created anew are no copies: so its control frame is before them.
             await sink.land([*marks, *progress.floors(GetSubscriptionResponse(subscription=found))])

@@ -19,13 +19,13 @@ NOW = datetime(2026, 11, 27, tzinfo=UTC)
 
 
 def degraded_keys(stub: StubWarehouse, **settings: Any) -> int:
-    status = read_status(stub.places, STUB, stub.feed(**settings), now=NOW).tables[0]
+    status = read_status(stub.places, STUB, stub.feed_with(**settings), now=NOW).tables[0]
     assert status.degraded is (status.degraded_keys > 0)
     return status.degraded_keys
 
 
 def verified(stub: StubWarehouse, **settings: Any) -> tuple[Verdict, str | None, int | None]:
-    found = verify_table(stub.places, STUB, stub.feed(**settings), STREAM)
+    found = verify_table(stub.places, STUB, stub.feed_with(**settings), STREAM)
     return found.verdict, found.reason, found.found_rows
 
 

@@ -55,7 +55,7 @@ def test_a_table_whose_folder_was_moved_to_another_name_holds(spark: SparkSessio
     for history in (stub.history, other):
         history.update([change("insert", 1, a="x", b=1)])
     assert stub.build() == {}
-    feed = replace(stub.feed(), tables={"other": stub.feed().tables[STREAM]})
+    feed = replace(stub.feed_with(), tables={"other": stub.feed_with().tables[STREAM]})
     shutil.move(stub.places.silver(FEED, STREAM).url, stub.places.silver(FEED, "other").url)
     local = load_settings(None, "local", {}).model_copy(update={"warehouse": stub.places.warehouse})
 

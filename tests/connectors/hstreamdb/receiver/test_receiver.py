@@ -19,6 +19,7 @@ from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.decoder.floors import read_floors
 from silverfold.connectors.hstreamdb.options import HStreamFeed, HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.frames import decode_frame
+from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 from silverfold.connectors.hstreamdb.receiver.progress import Progress
@@ -335,7 +336,9 @@ def test_a_shard_that_another_consumer_owns_starves_the_feed_and_says_who_has_it
             await append(client, [1])
             async with await client.open_fetch("feed", consumer_prefix="stranger") as fetch:
                 await fetch.next_frame()
-                progress = Progress(client, options, Epoch(STREAM), last=None, ack_timeout=60, clock=lambda: now[0])
+                progress = Progress(
+                    client, options, Epoch(STREAM), ours="feed-", last=None, ack_timeout=60, clock=lambda: now[0]
+                )
                 task = asyncio.create_task(progress.run(sink))
                 now[0] = 61.0
                 await until(lambda: bool(sink.marks("starved")))
@@ -345,6 +348,29 @@ def test_a_shard_that_another_consumer_owns_starves_the_feed_and_says_who_has_it
                 (starved,) = sink.marks("starved")
                 assert starved["shards"] == [str(shard.shard_id)]
                 assert starved["consumers"] == [fetch.consumer]
+                assert [each["consumers"] for each in sink.marks("shared subscription")] == [[fetch.consumer]]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("offset", ["earliest", "latest"])
+def test_a_feed_without_records_to_come_is_not_starved(offset: str) -> None:
+    async def run() -> None:
+        sink, now = CountingSink(), [0.0]
+        async with cluster() as (server, client):
+            options = feed(server.address, committed_seconds=1, offset=offset).options
+            if offset == "latest":
+                await append(client, [1])
+            await client.create_subscription("feed", STREAM, offset=SpecialOffset[offset.upper()])
+            progress = Progress(
+                client, options, Epoch(STREAM), ours="feed-", last=None, ack_timeout=60, clock=lambda: now[0]
+            )
+            task = asyncio.create_task(progress.run(sink))
+            await asyncio.sleep(0.5)
+            now[0] = 61.0
+            await asyncio.sleep(1.5)
+            task.cancel()
+            assert not sink.marks("starved")
 
     asyncio.run(run())
 
