@@ -47,7 +47,7 @@ def committed(number: int) -> Frame:
 def build(spark: SparkSession, warehouse: Path, shop: Feed, *frames: Frame) -> dict[int, str]:
     """Land frames and build; return the rows, which must be those that verify expects."""
     places = Places(str(warehouse))
-    writer = BronzeWriter(places.bronze(shop.name), shop.name, token="test")
+    writer = BronzeWriter.open(places.bronze(shop.name), shop.name, token="test")
     landed = Batch(writer.last + 1)
     landed.add(frames, 1, 1_700_000_000)
     writer.append(landed.prepare().table)
