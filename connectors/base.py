@@ -81,6 +81,7 @@ def mark(name: str, *, stream: str | None = None, **details: object) -> Frame:
     """Return a frame written by the receiver itself: ``name`` is the event, ``details`` must be JSON values.
 
     A mark with ``level="warning"`` is logged as a warning. Status shows it while it is the newest mark of its stream.
+    So it does ``progress`` of the feed: numbers by measure, by part of the source, in ``parts``.
     """
     body = json.dumps({"mark": name, **details}, sort_keys=True, default=str)
     return Frame(body.encode(), Kind.MARK, Boundary.NONE, stream)

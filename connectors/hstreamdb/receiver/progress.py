@@ -1,10 +1,11 @@
-"""Looks at a subscription now and then: lands what the server has recorded as acknowledged, and notices starvation."""
+"""Looks at a subscription now and then: lands what the server has recorded as acknowledged, lag, and starvation."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -42,21 +43,57 @@ class Progress:
         self._patience = max(10.0, ack_timeout)
         self._received_at = clock()
         self._is_starved = False
+        self._reported: dict[str, dict[str, float]] = {}
 
     def received(self) -> None:
         """Note that a frame came."""
         self._received_at = self._clock()
         self._is_starved = False
 
-    async def run(self, sink: FrameSink) -> None:
-        """Look for ever. A call that fails is left out: the fetches notice what is wrong."""
+    async def run(self, sink: FrameSink, pending: Callable[[], int]) -> None:
+        """Look for ever. A call that fails is left out: the fetches notice what is wrong.
+
+        Args:
+            pending: Returns the number of landed records that are not acknowledged yet.
+        """
         while True:
             frames = list[Frame]()
             with suppress(SilverfoldError):
                 frames += self.floors(await self._client.get_subscription(self._options.subscription))
-                frames += await self._starved()
+                tails = await self._tails()
+                frames += self._report(tails, pending())
+                frames += await self._starved(tails)
             await sink.land(frames)
             await asyncio.sleep(self._options.committed_seconds)
+
+    async def _tails(self) -> dict[int, int]:
+        """Return the last batch of each shard."""
+        stream = self._options.stream
+        shards = [each.shard_id for each in await self._client.list_shards(stream)]
+        return {shard_id: (await self._client.tail(stream, shard_id)).batch_id for shard_id in shards}
+
+    def _report(self, tails: Mapping[int, int], pending: int) -> list[Frame]:
+        """Return a mark of how far behind the source the feed is, if that has changed."""
+        parts = {f"shard {shard_id}": self._lag(shard_id, tail) for shard_id, tail in tails.items()}
+        parts["subscription"] = {"records_unacknowledged": pending}
+        if parts == self._reported:
+            return []
+        self._reported = parts
+        return [mark("progress", parts=parts)]
+
+    def _lag(self, shard_id: int, tail: int) -> dict[str, float]:
+        landed = self._epoch.shards[shard_id]
+        batches = max(tail - max(landed.newest, self._committed(shard_id)), 0)
+        seconds = max(time.time() - landed.published_ms / 1000, 0) if batches and landed.published_ms else 0
+        return {
+            "batches_behind": batches,
+            "records_behind_about": round(batches * landed.records / max(landed.batches, 1)),
+            "seconds_behind": round(seconds, 1),
+            "records_redelivered": landed.again,
+        }
+
+    def _committed(self, shard_id: int) -> int:
+        return int(self._landed().get("offsets", {}).get(str(shard_id), 0))
 
     def floors(self, found: GetSubscriptionResponse) -> list[Frame]:
         """Return a control frame for floors that moved, or for a subscription that was created anew."""
@@ -75,19 +112,15 @@ class Progress:
     def _landed(self) -> dict[str, Any]:
         return {} if self.last is None else dict(json.loads(self.last))
 
-    async def _starved(self) -> list[Frame]:
+    async def _starved(self, tails: Mapping[int, int]) -> list[Frame]:
         """Return a mark if nothing comes though there is more: once, until a frame comes again."""
         if self._is_starved or self._clock() - self._received_at < self._patience:
             return []
-        stream = self._options.stream
-        known = self._landed().get("offsets", {})
-        ahead = []
-        for shard in await self._client.list_shards(stream):
-            landed = max(self._epoch.highest.get(shard.shard_id, 0), int(known.get(str(shard.shard_id), 0)))
-            if (await self._client.tail(stream, shard.shard_id)).batch_id > landed:
-                ahead.append(str(shard.shard_id))
+        newest = {shard_id: max(self._epoch.shards[shard_id].newest, self._committed(shard_id)) for shard_id in tails}
+        ahead = [str(shard_id) for shard_id, tail in tails.items() if tail > newest[shard_id]]
         if not ahead:
             return []
         self._is_starved = True
         consumers = [each.name for each in await self._client.list_consumers(self._options.subscription)]
+        stream = self._options.stream
         return [mark("starved", stream=stream, level="warning", shards=ahead, consumers=consumers)]

@@ -101,7 +101,7 @@ class HStreamReceiver:
             await until_first_ends(
                 *(landing.land_fetch(number, fetch) for number, fetch in enumerate(fetches)),
                 acknowledgements.run(),
-                progress.run(sink),
+                progress.run(sink, lambda: acknowledgements.pending),
             )
         finally:
             await landing.end(fetches)
