@@ -18,6 +18,7 @@ from silverfold.connectors.hstreamdb.protocol.messages.batches import (
 )
 from silverfold.connectors.hstreamdb.protocol.methods import STREAMING_FETCH
 from silverfold.connectors.hstreamdb.receiver.receiver import HStreamReceiver
+from silverfold.jobs.receive import collect_rarely
 from silverfold.pipelines.places import Place
 from tests.bench.hstreamdb.source import STREAM, Stored, cluster, feed_at
 from tests.bench.sqlitecloud.landing import Spent, landing_at, median, now, since
@@ -31,6 +32,7 @@ def landing(stored: Stored, runs: int, official: OfficialClient | None) -> dict[
     """Land, read and let the official client read, alternating; return the line to print."""
     spent: dict[str, list[Spent]] = {"landed": [], "bare": [], "official": []}
     peer = official if stored.compression is not CompressionType.ZSTD else None
+    collect_rarely()  # as the receive command does
     with cluster(stored) as address:
         for _ in range(runs):
             spent["bare"].append(asyncio.run(acknowledged(address, stored, read_bare)))
@@ -100,7 +102,9 @@ async def read_bare(address: str, subscription: str, records: int, done: Callabl
                 StreamingFetchRequest(subscription_id=subscription, consumer_name="bare", ack_ids=list(ids))
             )
         await done()
-        call.cancel()
+        await call.done_writing()
+        while await call.read() is not aio.EOF:
+            pass
 
 
 async def land(address: str, subscription: str, records: int, done: Callable[[], Awaitable[None]]) -> None:
