@@ -13,6 +13,7 @@ the neutral defaults for the rest. It has
   silver with them;
 - ``subscribe(feed, table)``, if its source has snapshots: a `SourceSubscription`, independent of the receiver:
   ``verify --against-source`` compares silver with it;
+- ``replay(feed, table)``, if its source has none and keeps its records: a `SourceReplay`, for the same;
 - the properties the engine plans by: ``continuity``, ``folds``, ``has_snapshots``, the ``stream`` that feeds a table,
   and its ``table_kind``: current rows, every change, or every received row.
 

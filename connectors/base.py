@@ -2,7 +2,7 @@
 
 A `Receiver` turns one connection (an epoch) into `Frame`s and hands them to a `FrameSink`. A `Decoder` turns the landed
 frames of one `Cut` into change rows (`transforms.changes`). Silver is verified against a `ReferenceReader`, an
-independent reader of the same frames, and a `SourceSubscription`, which queries the source itself.
+independent reader of the same frames, and a `SourceSubscription` or `SourceReplay`, which query the source itself.
 `connectors.registry` finds a `Connector` by name.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # receivers must not import Spark
 
     from silverfold.connectors.common.arrow_rows import ArrowRows
     from silverfold.connectors.common.transport import Address
-    from silverfold.connectors.verification import ReferenceReader, SourceSubscription
+    from silverfold.connectors.verification import ReferenceReader, SourceReplay, SourceSubscription
 
 # The engine writes `Feed`, `Connector` and `Decoder` alone: any connector, with any of its feeds.
 Options_co = TypeVar("Options_co", bound=BaseModel, default=BaseModel, covariant=True)
@@ -81,6 +81,7 @@ def mark(name: str, *, stream: str | None = None, **details: object) -> Frame:
     """Return a frame written by the receiver itself: ``name`` is the event, ``details`` must be JSON values.
 
     A mark with ``level="warning"`` is logged as a warning. Status shows it while it is the newest mark of its stream.
+    So it does ``progress`` of the feed: numbers by measure, by part of the source, in ``parts``.
     """
     body = json.dumps({"mark": name, **details}, sort_keys=True, default=str)
     return Frame(body.encode(), Kind.MARK, Boundary.NONE, stream)
@@ -369,6 +370,13 @@ class Connector(ABC, Generic[OptionsT, TableT]):
             SourceUnavailable: The source cannot be reached.
         """
         raise SourceRefused(code="no-snapshot", text=f"{self.name} has no snapshots to compare with")
+
+    def replay(self, feed: Feed[OptionsT, TableT], table: str) -> AbstractContextManager[SourceReplay] | None:
+        """Return a replay of the stream of a table without snapshots, open in its block; None if nothing is kept.
+
+        Entering the block raises SourceRefused if the source cannot know what silver must have, or SourceUnavailable.
+        """
+        return None
 
     @abstractmethod
     def simulator(self) -> Callable[..., None]:

@@ -1,13 +1,16 @@
-"""What silver is verified by: a second reader of landed frames, and a subscription to the source itself."""
+"""What silver is verified by: a second reader of landed frames, and the source itself, by subscription or replay."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
+
+SourceRecord: TypeAlias = tuple[Any, ...]
+"""Identity of a record at its source."""
 
 
 class ReferenceChange(NamedTuple):
@@ -86,3 +89,35 @@ class SourceSubscription(Protocol):
         Raises:
             SourceRefused, SourceUnavailable, ProtocolError: No more updates will follow.
         """
+
+
+class SourceReplay(Protocol):
+    """Reads again what a source without snapshots still holds of a table's stream, independently of the receiver."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """See `ReferenceReader.keys`."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The source's columns."""
+
+    def control(self, frame: ControlFrame) -> None:
+        """Take a control frame that landed for the feed, in order."""
+
+    def landed(self, body: bytes) -> Iterable[SourceRecord]:
+        """Return the records of a landed frame."""
+
+    def records(self, wanted: Container[SourceRecord]) -> Iterator[tuple[SourceRecord, Sequence[ReferenceChange]]]:
+        """Yield each record that the source holds, in the source's own order; changes only of the wanted ones.
+
+        Raises:
+            SourceRefused, SourceUnavailable, ProtocolError: The source cannot be read.
+            WireError: A wanted record cannot be read.
+        """
+
+    def was_acknowledged(self, record: SourceRecord) -> bool:
+        """Return whether, by the control frames taken, the source had been told that the record is in bronze."""
+
+    def is_expired(self, record: SourceRecord) -> bool:
+        """Return whether a record is older than all that the source holds of its kind; after `records`."""

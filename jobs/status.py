@@ -121,7 +121,15 @@ def picture(feed: FeedStatus, now: datetime) -> Group:
         for first, last in feed.lost_positions
     )
     problems = (problem for table in feed.tables for problem in _problems(feed, table))
-    return Group(_heading(feed, now), *lost, _tables(feed, now), *problems)
+    return Group(_heading(feed, now), *_source(feed), *lost, _tables(feed, now), *problems)
+
+
+def _source(feed: FeedStatus) -> Iterator[Text]:
+    """Yield a line for each part of the source with a measure that is not zero."""
+    for part, measures in feed.source.items():
+        shown = [f"{value:g} {measure.replace('_', ' ')}" for measure, value in measures.items() if value]
+        if shown:
+            yield Text(f"{part}: {', '.join(shown)}")
 
 
 def _problems(feed: FeedStatus, table: TableStatus) -> Iterator[Text]:

@@ -63,7 +63,8 @@ def verify(
 
     `--against-source` subscribes for itself and looks for the moment at which the source's table was what silver is:
     see `silverfold verify` in the README for what that proves. Run `receive` and `build --follow` beside it, or let
-    the source rest. Tables without snapshots cannot be compared so.
+    the source rest. Tables without snapshots are compared if the source keeps its records, as HStreamDB does: with
+    those of them that had landed at the table's position, read again from the oldest one.
 
     Safe beside everything else. Half a million rows at a time are held in memory, at two to three kilobytes each; all
     of a table at once where `keys` name other columns than the source does, or rows moved from key to key.

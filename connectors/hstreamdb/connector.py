@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 from silverfold.connectors.base import Connector, Decoder, Problem, Receiver
+from silverfold.connectors.hstreamdb.client.address import connection_problems
 from silverfold.connectors.hstreamdb.options import HStreamFeed, HStreamOptions, HStreamTable
-from silverfold.connectors.hstreamdb.receiver.connection import connection_problems
-from silverfold.connectors.verification import ReferenceReader
+from silverfold.connectors.verification import ReferenceReader, SourceReplay
 
 
 class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
@@ -54,9 +55,15 @@ class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
 
     def reference(self, feed: HStreamFeed, table: str) -> ReferenceReader:
         """Return a reader of the landed frames of one table's stream."""
-        from silverfold.connectors.hstreamdb.reference import HStreamReferenceReader
+        from silverfold.connectors.hstreamdb.reference.reader import HStreamReferenceReader
 
         return HStreamReferenceReader(feed.tables[table], feed.options)
+
+    def replay(self, feed: HStreamFeed, table: str) -> AbstractContextManager[SourceReplay]:
+        """Return a replay of the feed's stream, shard by shard."""
+        from silverfold.connectors.hstreamdb.reference.source_replay import HStreamSourceReplay
+
+        return HStreamSourceReplay(feed, table)
 
     def simulator(self) -> Callable[..., None]:
         """Return the command that runs the simulated source."""

@@ -22,6 +22,7 @@ from silverfold.pipelines.places import Place
 from silverfold.pipelines.store import dataset_of, naming_the_store, open_table
 
 CLOSED = "closed"
+PROGRESS = "progress"
 
 _REASON_DETAILS = ("error_class", "code", "reason", "text")
 """Details of a mark that give the reason."""
@@ -46,6 +47,11 @@ class Mark:
             return None
         reasons = [str(value) for name, value in self.details.items() if name in _REASON_DETAILS and value is not None]
         return in_one_line(": ".join([self.name, *reasons]))  # a part may be a peer's
+
+    @property
+    def progress(self) -> dict[str, dict[str, float]]:
+        """What a mark of progress measures, by part of the source; empty for any other mark."""
+        return dict(self.details.get("parts", {})) if self.name == PROGRESS else {}
 
 
 @dataclass(frozen=True)

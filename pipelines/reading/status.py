@@ -161,6 +161,9 @@ class FeedStatus(_Report):
     tables: tuple[TableStatus, ...]
     lost_positions: tuple[tuple[int, int], ...] = ()
     """First and last of each range of positions permanently lost from bronze."""
+    source: dict[str, dict[str, float]] = {}
+    """The receiver's last report on its source, by part and measure; empty without one, or if it reported something
+    else since, such as that it closed. Its connector's PROTOCOL.md explains the measures."""
 
 
 class Status(_Report):
@@ -204,6 +207,7 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
             for name in feed.tables
         ),
         lost_positions=tuple(lost),
+        source={} if marks.of_feed is None else marks.of_feed[1].progress,
     )
 
 

@@ -111,13 +111,13 @@ class LandedTable:
     def context(self, order: Sequence[LandedUpdate]) -> LandedContext:
         """Return a reader for updates in order of effect, with all control frames before the first already read."""
         context = LandedContext(
-            self._controls, self.connector.reference(self.feed, self.table), self.through, self.left_out
+            self.controls, self.connector.reference(self.feed, self.table), self.through, self.left_out
         )
         context.take_controls(order[0].begin if order else self.through)
         return context
 
     @cached_property
-    def _controls(self) -> Sequence[ControlFrame]:
+    def controls(self) -> Sequence[ControlFrame]:
         """The feed's control frames: read once, however many spans are folded."""
         frames = read_frames(self.bronze, kind=Kind.CONTROL)
         return [frame for frame in frames if frame.frame_seq <= self.through]

@@ -141,7 +141,10 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
     silver = read_silver(places, feed.name, table)
     if silver is None:
         return _not_built(places, connector, feed, table)
-    landed, since = _landed(places, connector, feed, table, silver.position), begins_at(places, connector, feed, table)
+    landed, since = (
+        landed_table(places, connector, feed, table, silver.position),
+        begins_at(places, connector, feed, table),
+    )
     if companion(places, feed.name, table, "aside", at=silver.rows.version).is_gone:
         why = f"the rows that it keeps aside are gone: run `silverfold rebuild {feed.name} {table}`"
         return unknown(table, why, silver, Verdict.DIFFERENT)
@@ -156,7 +159,7 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
         found = _compare_spans(table, fold, silver, placed=placed, reason=limits, left_out=degraded)
     except (PositionGap, WireError, ProtocolError) as error:
         other = built_otherwise(places, connector, feed, table, feed.tables[table].keys)
-        return unknown(table, other or _explain(error, landed.losses), silver)
+        return unknown(table, other or explain_gap(error, landed.losses), silver)
     wrong = without_reasons(silver.rows.more) or older_than_deletes(places, connector, feed, table, silver.rows)
     return found if wrong is None else found.model_copy(update={"verdict": Verdict.DIFFERENT, "reason": wrong})
 
@@ -182,22 +185,27 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
     if other is not None:
         return unknown(name, other, history)
     over = [each.update_position for each in quarantined(places, feed.name, table) if each.resolution == PASSED_OVER]
-    landed, since = _landed(places, connector, feed, table, history.position), begins_at(places, connector, feed, table)
+    landed, since = (
+        landed_table(places, connector, feed, table, history.position),
+        begins_at(places, connector, feed, table),
+    )
     begun = history_begins_at(places, feed.name, table) if connector.has_snapshots(settings) else 0
     try:
         fold = fold_history(landed, passed_over=over, since=since, begins_at=begun)
         return _compare_spans(name, fold, history, reason=_limits(since, landed.losses.untouched))
     except (PositionGap, WireError, ProtocolError) as error:
-        return unknown(name, _explain(error, landed.losses), history)
+        return unknown(name, explain_gap(error, landed.losses), history)
 
 
-def _landed(places: Places, connector: Connector, feed: Feed, table: str, through: int) -> LandedTable:
+def landed_table(places: Places, connector: Connector, feed: Feed, table: str, through: int) -> LandedTable:
+    """Return what of bronze makes a table, up to a position. Raises StoreUnavailable."""
     left_out = {each.position for each in quarantined(places, feed.name, table) if each.is_left_out}
     losses = losses_of(places, connector, feed, table)
     return LandedTable(places.bronze(feed.name), connector, feed, table, through, left_out, losses)
 
 
-def _explain(error: Exception, losses: Losses) -> str:
+def explain_gap(error: Exception, losses: Losses) -> str:
+    """Return why a table cannot be compared, with what to do if bronze lacks positions."""
     if not isinstance(error, PositionGap) or error.advice:
         return str(error)
     if is_inside((error.first, error.last), losses.taken):

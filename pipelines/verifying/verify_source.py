@@ -8,8 +8,8 @@ state while the source rests, one of its states while it changes.
 This proves that connection, receiver, bronze and build together neither lost nor invented anything, for the one version
 of silver found equal. It proves nothing about other versions, nor that silver will reach the newest state, nor that the
 source sends the right data to two subscriptions. It does not apply to a changelog or a table without snapshots, whose
-rows say nothing about the source's table. Different tables will not by chance have the same digest (64 bits per row,
-summed).
+rows say nothing about the source's table: the latter is compared by replay, if the source keeps its records
+(`verify_replay`). Different tables will not by chance have the same digest (64 bits per row, summed).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from silverfold.pipelines.verifying.reference_fold import Expected
 from silverfold.pipelines.verifying.silver_rows import Silver, read_silver
 from silverfold.pipelines.verifying.table_fold import Row, TableFold
 from silverfold.pipelines.verifying.verify import TableVerification, Verdict, compare_table, unknown
+from silverfold.pipelines.verifying.verify_replay import verify_by_replay
 
 _WAIT = 0.25
 """Seconds between reads of silver."""
@@ -52,13 +53,13 @@ def verify_against_source(
 
     Args:
         patience: Seconds to search. Silver is reread whenever it has a new version; the source is followed all the
-            time.
+            time. A replay needs none.
 
     Returns:
         ``different`` with the differences to the source's newest state if none was found.
 
     Raises:
-        SourceUnavailable, SourceRefused: The source cannot be queried.
+        SourceUnavailable, SourceRefused: The source cannot be queried, or cannot be compared with.
         StoreUnavailable: Silver cannot be read now.
     """
     try:
@@ -71,15 +72,21 @@ def verify_against_source(
 def _search(
     places: Places, connector: Connector, feed: Feed, table: str, *, patience: float, clock: Callable[[], float]
 ) -> TableVerification:
-    silver = _SilverTable(places, feed.name, table)
+    replay = None
     if not connector.has_snapshots(feed.tables[table]):
-        return unknown(table, "a table without snapshots cannot be compared with the source")
-    if not silver.exists():
+        replay = connector.replay(feed, table)
+        if replay is None:
+            return unknown(table, "a table without snapshots cannot be compared with the source")
+    first, keys = read_silver(places, feed.name, table), feed.tables[table].keys
+    if first is None:
         return unknown(table, "there is nothing to compare with the source", verdict=Verdict.NOT_BUILT)
-    until, keys = clock() + patience, feed.tables[table].keys
     other = built_otherwise(places, connector, feed, table, keys)
     if other is not None:
         return unknown(table, other)
+    if replay is not None:
+        with replay as source:
+            return verify_by_replay(places, connector, feed, table, first, replay=source)
+    silver, until = _SilverTable(places, feed.name, table), clock() + patience
     with connector.subscribe(feed, table) as subscription:
         states = SourceStates(subscription.keys)
         while True:
@@ -100,10 +107,6 @@ class _SilverTable:
         self.seen: Silver
         self.digest = -1
         """Digest of all its rows; -1 if there is no table yet."""
-
-    def exists(self) -> bool:
-        """Return whether the table exists."""
-        return open_table(self._place) is not None
 
     def refresh(self) -> None:
         """Read the table if it has a new version."""

@@ -7,9 +7,7 @@ with Go, the new layout of the cluster's description.
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,30 +16,21 @@ from silverfold.connectors.hstreamdb.protocol.messages.batches import Compressio
 from silverfold.connectors.hstreamdb.protocol.records import HRecord, Json, RawRecord, RecordId
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions, DescribeLayout
 from silverfold.connectors.hstreamdb.server.server import HStreamServer
+from tests.interop.hstreamdb_client import HERE, python_client
 from tests.interop.sqlitecloud_clients import Missing, OfficialClient, fetch
 from tests.support.hstreamdb.batches import numbered
 from tests.support.hstreamdb.peer import Peer, until
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("hstreamdb")]
 
-HERE = Path(__file__).parent / "hstreamdb"
-
 
 @pytest.fixture(scope="module")
 def official(tmp_path_factory: pytest.TempPathFactory) -> OfficialClient:
     folder = tmp_path_factory.mktemp("hstreamdb")
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    constraints = str(HERE / "build-constraints.txt")
-    try:  # newer pips take the first variable, older ones the second
-        fetch(
-            [*install, "--target", folder / "packages", "--requirement", HERE / "requirements.txt"],
-            folder,
-            PIP_BUILD_CONSTRAINT=constraints,
-            PIP_CONSTRAINT=constraints,
-        )
+    try:
+        return python_client(folder)
     except Missing as reason:
         pytest.skip(str(reason))
-    return OfficialClient(["env", f"PYTHONPATH={folder / 'packages'}", sys.executable, HERE / "client.py"], folder)
 
 
 @pytest.fixture(scope="module")

@@ -83,6 +83,10 @@ STATUS = Status(
                     skipped_positions=tuple(range(1, 13)),
                 ),
             ),
+            source={
+                "shard 7": {"batches_behind": 3, "seconds_behind": 0.0, "records_redelivered": 250},
+                "shard 8": {"batches_behind": 0},
+            },
         ),
     ),
 )
@@ -100,6 +104,7 @@ def printed() -> str:
     [
         "market (deephaven): landed up to 120, 250 ms ago, epoch 2",
         "receiver closed since 2024-05-01 11:58:30 UTC, 1 min 30 s ago: [reset] by peer (SOURCE_UNAVAILABLE)",
+        "\nshard 7: 3 batches behind, 250 records redelivered\n",
         "3 updates, 4.2 s",
         "1234, 5678",
         "3 h 5 min ago, version 8: +5 -1",
@@ -112,6 +117,10 @@ def printed() -> str:
 )
 def test_people_are_told_how_things_stand(printed: str, expected: str):
     assert expected in printed
+
+
+def test_parts_of_a_source_without_lag_are_not_shown(printed: str) -> None:
+    assert "shard 8" not in printed
 
 
 def test_the_keys_for_scripts_stay():
@@ -128,6 +137,7 @@ def test_the_keys_for_scripts_stay():
         "receiver",
         "tables",
         "lost_positions",
+        "source",
     ]
     assert list(feed["receiver"]) == ["state", "since", "reason", "error_class"]
     assert list(quotes) == [

@@ -50,7 +50,7 @@ class Built:
         self.spark = spark
         self.places = Places(str(warehouse))
         self.feed = Feed(FEED, "deephaven", address, options or DeephavenOptions(), tables)
-        self.settings = _settings(warehouse, max_frames)
+        self.settings = settings_at(warehouse, max_frames)
 
     def land(self, history: LandedHistory) -> int:
         """Land what was added to the history; return the last position."""
@@ -127,7 +127,8 @@ def table(**settings: Any) -> DeephavenTable:
     return DeephavenTable(**{"source": "T", **settings})
 
 
-def _settings(warehouse: Path, max_frames: int) -> Settings:
+def settings_at(warehouse: Path, max_frames: int) -> Settings:
+    """Return the settings of a build whose cuts have at most so many frames."""
     local = load_settings(None, "local", {})
     build = Build(cut=CutLimits(max_frames=max_frames))
     return local.model_copy(update={"warehouse": str(warehouse), "build": build})

@@ -53,17 +53,20 @@ class FetchedFrame:
     Args:
         ids: Of its records; empty if they cannot be read.
         error: Why the ids cannot be read. The frame cannot be acknowledged, and comes again.
+        published_ms: Time of the batch's append, in milliseconds since 1970; 0 if unknown.
     """
 
     body: bytes
     ids: Sequence[RecordId]
     error: InvalidValue | None = None
+    published_ms: int = 0
 
     @classmethod
     def of(cls, body: bytes) -> Self:
         """Return the frame of some bytes. Its records are not decoded."""
         try:
-            return cls(body, frame_ids(StreamingFetchResponse.FromString(body).received_records))
+            found = StreamingFetchResponse.FromString(body).received_records
+            return cls(body, frame_ids(found), published_ms=found.record.publish_time.ToMilliseconds())
         except DecodeError:
             return cls(body, (), InvalidValue("a frame is no StreamingFetchResponse", reason="bad_response"))
         except InvalidValue as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from silverfold.conf.errors import RemoteProtocolError, WireError
@@ -17,6 +18,30 @@ _MOST_REMEMBERED: Final = 1_000
 """Bad frames remembered, by their hash."""
 
 
+@dataclass
+class ShardProgress:
+    """What of a shard landed in this epoch."""
+
+    newest: int = 0
+    """The highest batch; 0 for none."""
+    published_ms: int = 0
+    """Time of its append."""
+    batches: int = 0
+    records: int = 0
+    """Of those batches, each of which was the highest when it came."""
+    again: int = 0
+    """Records of other batches: at or below one that had landed."""
+
+    def take(self, batch_id: int, records: int, published_ms: int) -> None:
+        """Count a frame."""
+        if batch_id <= self.newest:
+            self.again += records
+            return
+        self.newest, self.published_ms = batch_id, published_ms
+        self.batches += 1
+        self.records += records
+
+
 class Epoch:
     """The frames of one epoch, in the order in which its fetches received them.
 
@@ -28,11 +53,17 @@ class Epoch:
         self._stream = stream
         self._consumers: dict[int, str] = {}
         self._bad = Counter[int]()
-        self.highest = defaultdict[int, int](int)
-        """The highest batch that has landed, by shard."""
+        self.shards = defaultdict[int, ShardProgress](ShardProgress)
+        """What has landed, by shard."""
 
     def frames(
-        self, body: bytes, ids: Sequence[RecordId], error: WireError | None = None, *, consumer: str = ""
+        self,
+        body: bytes,
+        ids: Sequence[RecordId],
+        error: WireError | None = None,
+        *,
+        consumer: str = "",
+        published_ms: int = 0,
     ) -> list[Frame]:
         """Return what lands of a frame.
 
@@ -40,6 +71,7 @@ class Epoch:
             ids: Of its records.
             error: Why the ids cannot be read.
             consumer: Name of the fetch that received it.
+            published_ms: Time of its batch's append.
 
         Raises:
             RemoteProtocolError: It cannot be read, and came for the third time.
@@ -47,7 +79,7 @@ class Epoch:
         if error is not None:
             return [self._bad_frame(body, error)]
         first = ids[0]
-        self.highest[first.shard_id] = max(self.highest[first.shard_id], first.batch_id)
+        self.shards[first.shard_id].take(first.batch_id, len(ids), published_ms)
         frame = Frame(body, Kind.DATA, Boundary.WHOLE, self._stream, str(first))
         before = self._consumers.setdefault(first.shard_id, consumer)
         if before == consumer:

@@ -35,6 +35,11 @@ class Acknowledgements:
         self._landed: list[list[RecordId]] = [[] for _ in queues]
         self._begun, self._due = asyncio.Event(), asyncio.Event()
 
+    @property
+    def pending(self) -> int:
+        """Number of records that landed and whose acknowledgement was not sent."""
+        return sum(map(len, self._landed)) + sum(map(len, self._queues))
+
     def landed(self, fetch: int, ids: Iterable[RecordId]) -> None:
         """Note ids of a frame just landed, by the number of its fetch."""
         self._landed[fetch] += ids
@@ -77,7 +82,11 @@ class Landing:
     def _take(self, number: int, fetch: Fetch, received: Sequence[FetchedFrame]) -> None:
         self._progress.received()
         for frame in received:
-            self._sink.take(self._epoch.frames(frame.body, frame.ids, frame.error, consumer=fetch.consumer))
+            self._sink.take(
+                self._epoch.frames(
+                    frame.body, frame.ids, frame.error, consumer=fetch.consumer, published_ms=frame.published_ms
+                )
+            )
             self._acknowledgements.landed(number, frame.ids)
 
     async def end(self, fetches: Sequence[Fetch]) -> None:

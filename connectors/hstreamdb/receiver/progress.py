@@ -1,4 +1,4 @@
-"""Looks at a subscription now and then: lands what the server has recorded as acknowledged, and notices what is amiss.
+"""Looks at a subscription now and then: lands what the server has recorded as acknowledged, lag, and what is amiss.
 
 That is a consumer which is not ours, and a shard that is ahead though nothing comes.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetS
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 
 _IN_LOG: Final = (1 << 32) - 1
-"""The part of a batch's number that counts within an epoch of its log."""
+"""The part of a batch's number that counts within an epoch of its log; the first is 1."""
 
 
 class Progress:
@@ -46,29 +47,72 @@ class Progress:
     ) -> None:
         self._client, self._options, self._epoch, self._clock = client, options, epoch, clock
         self._ours, self._others = ours, list[str]()
-        self._begun: dict[int, int] | None = {} if options.offset == "earliest" else None
+        self._begun: Mapping[int, int] | None = {} if options.offset == "earliest" else None
         """The batch of each shard after which the subscription begins; None before the first look."""
         self.last = last
         """Body of the last control frame."""
         self._patience = max(10.0, ack_timeout)
         self._received_at = clock()
         self._is_starved = False
+        self._reported: dict[str, dict[str, float]] = {}
 
     def received(self) -> None:
         """Note that a frame came."""
         self._received_at = self._clock()
         self._is_starved = False
 
-    async def run(self, sink: FrameSink) -> None:
-        """Look for ever. A call that fails is left out: the fetches notice what is wrong."""
+    async def run(self, sink: FrameSink, pending: Callable[[], int]) -> None:
+        """Look for ever. A call that fails is left out: the fetches notice what is wrong.
+
+        Args:
+            pending: Returns the number of landed records that are not acknowledged yet.
+        """
         while True:
             frames = list[Frame]()
             with suppress(SilverfoldError):
                 frames += self.floors(await self._client.get_subscription(self._options.subscription))
+                tails = await self._tails()
+                self._begun = tails if self._begun is None else self._begun
                 frames += await self._shared()
-                frames += await self._starved()
+                frames += self._report(tails, pending())
+                frames += await self._starved(tails)
             await sink.land(frames)
             await asyncio.sleep(self._options.committed_seconds)
+
+    async def _tails(self) -> dict[int, int]:
+        """Return the last batch of each shard; 0 if there is none."""
+        stream = self._options.stream
+        shards = [each.shard_id for each in await self._client.list_shards(stream)]
+        tails = {shard_id: (await self._client.tail(stream, shard_id)).batch_id for shard_id in shards}
+        return {shard_id: batch_id if batch_id & _IN_LOG else 0 for shard_id, batch_id in tails.items()}
+
+    def _report(self, tails: Mapping[int, int], pending: int) -> list[Frame]:
+        """Return a mark of how far behind the source the feed is, if that has changed."""
+        parts = {f"shard {shard_id}": self._lag(shard_id, tail) for shard_id, tail in tails.items()}
+        parts["subscription"] = {"records_unacknowledged": pending}
+        if parts == self._reported:
+            return []
+        self._reported = parts
+        return [mark("progress", parts=parts)]
+
+    def _lag(self, shard_id: int, tail: int) -> dict[str, float]:
+        landed = self._epoch.shards[shard_id]
+        batches = max(tail - self._newest(shard_id), 0)
+        seconds = max(time.time() - landed.published_ms / 1000, 0) if batches and landed.published_ms else 0
+        return {
+            "batches_behind": batches,
+            "records_behind_about": round(batches * landed.records / max(landed.batches, 1)),
+            "seconds_behind": round(seconds, 1),
+            "records_redelivered": landed.again,
+        }
+
+    def _newest(self, shard_id: int) -> int:
+        """Return the last batch that we have of a shard, or need not have.
+
+        What the server has recorded as acknowledged counts, while nobody else acknowledges.
+        """
+        committed = 0 if self._others else int(self._landed().get("offsets", {}).get(str(shard_id), 0))
+        return max(self._epoch.shards[shard_id].newest, committed, (self._begun or {}).get(shard_id, 0))
 
     def floors(self, found: GetSubscriptionResponse) -> list[Frame]:
         """Return a control frame for floors that moved, or for a subscription that was created anew."""
@@ -95,35 +139,14 @@ class Progress:
             return []
         return [mark("shared subscription", stream=self._options.stream, level="warning", consumers=self._others)]
 
-    async def _starved(self) -> list[Frame]:
-        """Return a mark if nothing comes though there is more: once, until a frame comes again.
-
-        What the server has recorded as acknowledged counts as landed while nobody else acknowledges.
-        """
-        stream = self._options.stream
-        if self._begun is None:
-            self._begun = await self._tails()
+    async def _starved(self, tails: Mapping[int, int]) -> list[Frame]:
+        """Return a mark if nothing comes though there is more: once, until a frame comes again."""
         if self._is_starved or self._clock() - self._received_at < self._patience:
             return []
-        known = {} if self._others else self._landed().get("offsets", {})
-        ahead = []
-        for shard_id, tail in (await self._tails()).items():
-            landed = (
-                self._epoch.highest.get(shard_id, 0),
-                int(known.get(str(shard_id), 0)),
-                self._begun.get(shard_id, 0),
-            )
-            if tail > max(landed):
-                ahead.append(str(shard_id))
+        ahead = [str(shard_id) for shard_id, tail in tails.items() if tail > self._newest(shard_id)]
         if not ahead:
             return []
         self._is_starved = True
         consumers = [each.name for each in await self._client.list_consumers(self._options.subscription)]
-        return [mark("starved", stream=stream, level="warning", shards=ahead, consumers=consumers)]
-
-    async def _tails(self) -> dict[int, int]:
-        """Return the last batch of each shard that has one: the first of a log is 1, beside its epoch."""
         stream = self._options.stream
-        shards = [each.shard_id for each in await self._client.list_shards(stream)]
-        tails = {shard_id: (await self._client.tail(stream, shard_id)).batch_id for shard_id in shards}
-        return {shard_id: batch_id for shard_id, batch_id in tails.items() if batch_id & _IN_LOG}
+        return [mark("starved", stream=stream, level="warning", shards=ahead, consumers=consumers)]

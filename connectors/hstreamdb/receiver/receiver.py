@@ -10,18 +10,23 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from silverfold.conf.errors import SourceRefused
-from silverfold.connectors.base import FrameSink, Resume, mark
+from silverfold.connectors.base import Frame, FrameSink, Resume, mark
 from silverfold.connectors.common.tasks import until_first_ends
+from silverfold.connectors.hstreamdb.client.address import connection_settings
 from silverfold.connectors.hstreamdb.client.client import Client, open_client
 from silverfold.connectors.hstreamdb.client.fetch import AckQueue, Fetch
 from silverfold.connectors.hstreamdb.options import HStreamFeed
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
 from silverfold.connectors.hstreamdb.protocol.status import Action
-from silverfold.connectors.hstreamdb.receiver.connection import connection_settings, window_marks
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 from silverfold.connectors.hstreamdb.receiver.landing import Acknowledgements, Landing
 from silverfold.connectors.hstreamdb.receiver.progress import Progress
+
+COMMIT_SECONDS, ANSWER_SECONDS = 0.2, 0.05
+"""Assumed time of a commit, and until the server has an acknowledgement."""
+FEW_RECORDS = 10_000
+"""A window that allows fewer records a second is worth a warning."""
 
 
 class HStreamReceiver:
@@ -98,10 +103,29 @@ class HStreamReceiver:
             await until_first_ends(
                 *(landing.land_fetch(number, fetch) for number, fetch in enumerate(fetches)),
                 acknowledgements.run(),
-                progress.run(sink),
+                progress.run(sink, lambda: acknowledgements.pending),
             )
         finally:
             await landing.end(fetches)
             for acks, fetch in zip(self._acks, fetches, strict=True):
                 if fetch.status is not None and fetch.status.action is Action.RETRY_BOUNDED:
                     acks.clear()  # an id of a shard that the subscription does not have would end every call
+
+
+def window_marks(feed: HStreamFeed, *, max_unacked: int, ack_timeout: int) -> list[Frame]:
+    """Return warnings about a window that is too small for the feed's commits, or a time-out too short for them.
+
+    The arithmetic is in them: what is landed is acknowledged after its commit, so there is never more under way than
+    ``max_unacked``, and all of it takes a commit's interval and time to be acknowledged.
+    """
+    seconds = feed.commit.interval_ms / 1000 + COMMIT_SECONDS + ANSWER_SECONDS
+    marks = []
+    if (rate := max_unacked / seconds) < FEW_RECORDS:
+        arithmetic = (
+            f"max_unacked_records {max_unacked} / {seconds:g} s to commit and acknowledge = {rate:.0f} records/s"
+        )
+        marks.append(mark("small window", level="warning", at_most=arithmetic))
+    if ack_timeout < 3 * seconds:
+        arithmetic = f"ack_timeout_seconds {ack_timeout} < 3 x {seconds:g} s to commit and acknowledge"
+        marks.append(mark("short ack timeout", level="warning", comes_twice=arithmetic))
+    return marks

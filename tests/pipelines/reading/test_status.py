@@ -328,6 +328,19 @@ def test_the_newest_epoch_tells_of_the_connection(tmp_path: Path):
     )
 
 
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_a_receivers_report_on_its_source_counts_until_it_reports_something_else(
+    tmp_path: Path, *, is_closed: bool
+) -> None:
+    places, parts = Places(str(tmp_path)), {"shard 7": {"batches_behind": 3}}
+    marks = [{"mark": "opened"}, {"mark": "progress", "parts": parts}, *[{"mark": "closed"}] * is_closed]
+    land(places, *["1 - mark none"] * len(marks), bodies=[json.dumps(each).encode() for each in marks])
+
+    found = read_status(places, Snapshots(), feed("quotes"), now=NOW)
+
+    assert found.source == ({} if is_closed else parts)
+
+
 def test_a_gap_in_bronze_stops_the_tables_that_have_yet_to_pass_it(tmp_path: Path):
     places = Places(str(tmp_path))
     land(places, "1 quotes snapshot whole")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from silverfold.conf.errors import WireError
 from silverfold.connectors.hstreamdb.decoder.layouts import NOT_SENT
 from silverfold.connectors.hstreamdb.protocol.messages.batches import CompressionType, Flag
-from silverfold.connectors.hstreamdb.reference import HStreamReferenceReader
+from silverfold.connectors.hstreamdb.reference.reader import HStreamReferenceReader
 from silverfold.pipelines.verifying.compare import same
 from tests.support.hstreamdb.landed import changes_of, entry, feed_of, frame_of, table_of
 from tests.support.mutations import mutated

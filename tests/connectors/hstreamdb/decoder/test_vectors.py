@@ -16,7 +16,7 @@ from silverfold.connectors.hstreamdb.decoder.floors import read_floors
 from silverfold.connectors.hstreamdb.options import HStreamTable
 from silverfold.connectors.hstreamdb.protocol.messages.batches import Flag
 from silverfold.connectors.hstreamdb.protocol.records import Json
-from silverfold.connectors.hstreamdb.reference import HStreamReferenceReader
+from silverfold.connectors.hstreamdb.reference.reader import HStreamReferenceReader
 from tests.support.hstreamdb.landed import changes_of, cut_of, entry, feed_of, frame_of, objects, table_of
 from tests.support.hstreamdb.vectors import names, vectors
 

@@ -9,7 +9,7 @@ import pytest
 from silverfold.conf.errors import ConfigError
 from silverfold.conf.model import FeedSettings, Settings
 from silverfold.connectors.base import Feed
-from silverfold.connectors.hstreamdb.receiver.connection import connection_settings
+from silverfold.connectors.hstreamdb.client.address import connection_settings
 from silverfold.connectors.registry import open_feed
 
 TABLE = {"keys": ["id"], "columns": {"id": "bigint", "total": "decimal(10, 2)", "name": "string"}}

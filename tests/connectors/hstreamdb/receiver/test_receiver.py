@@ -4,101 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from silverfold.conf.errors import ConfigError, RemoteProtocolError, SourceRefused, SourceUnavailable
 from silverfold.conf.model import Commit
 from silverfold.connectors.base import Boundary, ControlFrame, Frame, Kind, Resume
-from silverfold.connectors.hstreamdb.client import connect
-from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.decoder.floors import read_floors
-from silverfold.connectors.hstreamdb.options import HStreamFeed, HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.frames import decode_frame
-from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
-from silverfold.connectors.hstreamdb.receiver.progress import Progress
 from silverfold.connectors.hstreamdb.receiver.receiver import HStreamReceiver
-from silverfold.connectors.hstreamdb.server.options import ClusterOptions, RebuiltWindow, Ticks
-from silverfold.connectors.hstreamdb.server.server import HStreamServer
-from tests.support.hstreamdb.landed import STREAM, feed_of
-from tests.support.memory import MemorySink
-
-QUICK = Ticks(start_delay=0.001, resend=0.05, assign=0.05, read_wait=0.05)
-
-
-FIRST = Resume(1)
-
-
-class CountingSink(MemorySink):
-    """Remembers how many frames were there at each commit; commits only while ``is_open``."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.committed: list[int] = []
-        self.is_open = True
-
-    async def flush(self) -> int:
-        while not self.is_open:
-            await asyncio.sleep(0.01)
-        self.committed.append(len(self.frames))
-        return len(self.frames) - 1
-
-    @property
-    def data(self) -> list[Frame]:
-        return [frame for frame in self.frames if frame.kind is Kind.DATA]
-
-    def marks(self, name: str) -> list[dict[str, Any]]:
-        return [details for _, details in self.mark_details() if details["mark"] == name]
-
-    def values(self) -> list[int]:
-        """Return the numbers in all records that landed."""
-        records = [each for frame in self.data for each in decode_frame(frame.body).records]
-        return [int(each.record.fields["id"]) for each in records]  # type: ignore[union-attr,arg-type]  # all are HRecords of ints
-
-
-def feed(address: str, **options: Any) -> HStreamFeed:
-    found = feed_of()
-    settings = {"stream": STREAM, "subscription": "feed", **options}
-    commit = Commit(interval_ms=20)
-    return replace(found, address=address, options=HStreamOptions(**settings), commit=commit)
-
-
-@asynccontextmanager
-async def received(
-    settings: HStreamFeed, sink: CountingSink, resume: Resume = FIRST
-) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(HStreamReceiver(settings, {}).run(sink, resume))
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-
-
-async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-async def append(client: Client, numbers: Sequence[int], key: str | None = None) -> None:
-    async with client.producer(STREAM) as producer:
-        for number in numbers:
-            await producer.submit({"id": number}, key if key is not None else str(number))
-
-
-@asynccontextmanager
-async def cluster(shards: int = 1, nodes: int = 1, **options: Any) -> AsyncIterator[tuple[HStreamServer, Client]]:
-    with HStreamServer.start(ClusterOptions(nodes=nodes, ticks=QUICK, **options)) as server:
-        async with await connect(server.address) as client:
-            await client.create_stream(STREAM, shard_count=shards)
-            yield server, client
+from silverfold.connectors.hstreamdb.server.options import RebuiltWindow
+from tests.support.hstreamdb.landed import STREAM
+from tests.support.hstreamdb.receiving import FIRST, CountingSink, append, cluster, feed, received, until
 
 
 def test_frames_land_whole_and_are_acknowledged_after_their_commit() -> None:
@@ -323,54 +244,6 @@ def test_frames_whose_ids_cannot_be_read_land_as_marks_and_end_the_epoch_at_the_
                 await asyncio.wait_for(HStreamReceiver(feed(server.address), {}).run(sink, FIRST), 10)
         assert [each["error_class"] for each in sink.marks("bad_frame")] == ["INVALID_VALUE"] * 2
         assert sink.values()[:2] == [1, 2]
-
-    asyncio.run(run())
-
-
-def test_a_shard_that_another_consumer_owns_starves_the_feed_and_says_who_has_it() -> None:
-    async def run() -> None:
-        sink, now = CountingSink(), [0.0]
-        async with cluster() as (server, client):
-            options = feed(server.address, committed_seconds=1).options
-            await client.create_subscription("feed", STREAM)
-            await append(client, [1])
-            async with await client.open_fetch("feed", consumer_prefix="stranger") as fetch:
-                await fetch.next_frame()
-                progress = Progress(
-                    client, options, Epoch(STREAM), ours="feed-", last=None, ack_timeout=60, clock=lambda: now[0]
-                )
-                task = asyncio.create_task(progress.run(sink))
-                now[0] = 61.0
-                await until(lambda: bool(sink.marks("starved")))
-                await asyncio.sleep(1.5)
-                task.cancel()
-                (shard,) = await client.list_shards(STREAM)
-                (starved,) = sink.marks("starved")
-                assert starved["shards"] == [str(shard.shard_id)]
-                assert starved["consumers"] == [fetch.consumer]
-                assert [each["consumers"] for each in sink.marks("shared subscription")] == [[fetch.consumer]]
-
-    asyncio.run(run())
-
-
-@pytest.mark.parametrize("offset", ["earliest", "latest"])
-def test_a_feed_without_records_to_come_is_not_starved(offset: str) -> None:
-    async def run() -> None:
-        sink, now = CountingSink(), [0.0]
-        async with cluster() as (server, client):
-            options = feed(server.address, committed_seconds=1, offset=offset).options
-            if offset == "latest":
-                await append(client, [1])
-            await client.create_subscription("feed", STREAM, offset=SpecialOffset[offset.upper()])
-            progress = Progress(
-                client, options, Epoch(STREAM), ours="feed-", last=None, ack_timeout=60, clock=lambda: now[0]
-            )
-            task = asyncio.create_task(progress.run(sink))
-            await asyncio.sleep(0.5)
-            now[0] = 61.0
-            await asyncio.sleep(1.5)
-            task.cancel()
-            assert not sink.marks("starved")
 
     asyncio.run(run())
 

@@ -20,7 +20,7 @@ from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 from silverfold.connectors.hstreamdb.options import INTEGERS, HStreamOptions, HStreamTable
-from silverfold.connectors.hstreamdb.protocol.frames import decode_frame
+from silverfold.connectors.hstreamdb.protocol.frames import KeyedRecord, decode_frame
 from silverfold.connectors.hstreamdb.protocol.records import HRecord, Record
 from silverfold.connectors.verification import ReferenceChange
 
@@ -57,16 +57,20 @@ class HStreamReferenceReader:
         """Yield the changes of frames; see `connectors.verification.ReferenceReader.changes`."""
         for position, body in frames:
             for found in decode_frame(body, limit=self.options.max_batch_bytes).records:
-                if found.error is not None:
-                    raise found.error
-                assert found.record is not None
-                shard_id, batch_id, index = found.id
-                sequence = "-".join([str(shard_id).zfill(20), str(batch_id).zfill(20), str(index).zfill(10)])
-                for op, key, row in self._record_changes(_parse(found.record)):
-                    yield ReferenceChange(op, position, key, row, sequence=sequence)
+                yield from self.record_changes(found, position)
 
-    def _record_changes(self, members: Any) -> Iterator[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
-        """Yield operation, key and row of a record's changes."""
+    def record_changes(self, found: KeyedRecord, position: int = 0) -> Iterator[ReferenceChange]:
+        """Yield the changes of one record. Raises InvalidValue."""
+        if found.error is not None:
+            raise found.error
+        assert found.record is not None
+        shard_id, batch_id, index = found.id
+        sequence = "-".join([str(shard_id).zfill(20), str(batch_id).zfill(20), str(index).zfill(10)])
+        for op, key, row in self._members_changes(_parse(found.record)):
+            yield ReferenceChange(op, position, key, row, sequence=sequence)
+
+    def _members_changes(self, members: Any) -> Iterator[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
+        """Yield operation, key and row of the changes in a record's members."""
         layout: str = self.table.layout
         if layout in ("auto", "unwrapped", "envelope") and isinstance(members, Mapping):
             members = members["payload"] if sorted(members) == ["payload", "schema"] else members

@@ -1,0 +1,98 @@
+"""Looks at a subscription: lag, starvation, and consumers that are not ours."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
+from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
+from silverfold.connectors.hstreamdb.receiver.progress import Progress
+from tests.support.hstreamdb.landed import STREAM
+from tests.support.hstreamdb.receiving import CountingSink, append, cluster, feed, until
+
+
+def test_a_shard_that_another_consumer_owns_starves_the_feed_and_says_who_has_it() -> None:
+    async def run() -> None:
+        sink, now = CountingSink(), [0.0]
+        async with cluster() as (server, client):
+            options = feed(server.address, committed_seconds=1).options
+            await client.create_subscription("feed", STREAM)
+            await append(client, [1])
+            async with await client.open_fetch("feed", consumer_prefix="stranger") as fetch:
+                await fetch.next_frame()
+                progress = Progress(
+                    client, options, Epoch(STREAM), ours="feed-", last=None, ack_timeout=60, clock=lambda: now[0]
+                )
+                task = asyncio.create_task(progress.run(sink, lambda: 0))
+                now[0] = 61.0
+                await until(lambda: bool(sink.marks("starved")))
+                await asyncio.sleep(1.5)
+                task.cancel()
+                (shard,) = await client.list_shards(STREAM)
+                (starved,) = sink.marks("starved")
+                assert starved["shards"] == [str(shard.shard_id)]
+                assert starved["consumers"] == [fetch.consumer]
+                assert [each["consumers"] for each in sink.marks("shared subscription")] == [[fetch.consumer]]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("offset", ["earliest", "latest"])
+def test_a_feed_without_records_to_come_is_not_starved(offset: str) -> None:
+    async def run() -> None:
+        sink, now = CountingSink(), [0.0]
+        async with cluster() as (server, client):
+            options = feed(server.address, committed_seconds=1, offset=offset).options
+            if offset == "latest":
+                await append(client, [1])
+            await client.create_subscription("feed", STREAM, offset=SpecialOffset[offset.upper()])
+            progress = Progress(
+                client, options, Epoch(STREAM), ours="feed-", last=None, ack_timeout=60, clock=lambda: now[0]
+            )
+            task = asyncio.create_task(progress.run(sink, lambda: 0))
+            await asyncio.sleep(0.5)
+            now[0] = 61.0
+            await asyncio.sleep(1.5)
+            task.cancel()
+            assert not sink.marks("starved")
+
+    asyncio.run(run())
+
+
+def test_lag_and_what_is_not_acknowledged_and_what_came_again_are_reported_when_they_change() -> None:
+    async def run() -> None:
+        sink, epoch = CountingSink(), Epoch(STREAM)
+        async with cluster() as (server, client):
+            options = feed(server.address, committed_seconds=1).options
+            await client.create_subscription("feed", STREAM)
+            for numbers in (range(10), range(10, 20), range(20, 30)):
+                await append(client, numbers)
+            (shard,) = await client.list_shards(STREAM)
+            frames = [each async for each in client.read_shard(STREAM, shard.shard_id)]
+            for each in (frames[0], frames[1], frames[0]):
+                epoch.frames(each.body, each.ids, published_ms=each.published_ms)
+            progress = Progress(client, options, epoch, ours="feed-", last=None, ack_timeout=60, clock=lambda: 0.0)
+            await asyncio.sleep(0.2)
+            task = asyncio.create_task(progress.run(sink, lambda: 7))
+            await until(lambda: bool(sink.marks("progress")))
+            epoch.frames(frames[2].body, frames[2].ids, published_ms=frames[2].published_ms)
+            await until(lambda: len(sink.marks("progress")) == 2)
+            await asyncio.sleep(1.5)
+            task.cancel()
+        first, second = (each["parts"] for each in sink.marks("progress"))
+        name = f"shard {shard.shard_id}"
+        assert 0 < first[name].pop("seconds_behind") < 60
+        assert first == {
+            name: {"batches_behind": 1, "records_behind_about": 10, "records_redelivered": 10},
+            "subscription": {"records_unacknowledged": 7},
+        }
+        assert second[name] == {
+            "batches_behind": 0,
+            "records_behind_about": 0,
+            "seconds_behind": 0,
+            "records_redelivered": 10,
+        }
+
+    asyncio.run(run())
