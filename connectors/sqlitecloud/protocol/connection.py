@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from enum import Enum, auto
 from typing import Final, NamedTuple, NoReturn
 
-from silverfold.conf.errors import LocalProtocolError, RemoteProtocolError
+from silverfold.conf.errors import InvalidValue, LocalProtocolError, RemoteProtocolError
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_statement, encode_text
 from silverfold.connectors.sqlitecloud.protocol.frames import MAX_FRAME_BYTES, RawFrame
 from silverfold.connectors.sqlitecloud.protocol.messages import (
@@ -198,6 +198,8 @@ class _ChunkHeader(NamedTuple):
 def _notification(raw: RawFrame) -> Notification:
     if raw.kind not in _NOTIFICATIONS:
         _unexpected(raw, "only notifications may come")
+    if raw.kind == "!" and not raw.octets.endswith(b"\0"):
+        raise InvalidValue("a zero-terminated text does not end with a zero byte", reason="missing_nul")
     end = len(raw.octets) - (raw.kind == "!")
     return Notification(raw.octets[raw.body : end], raw.octets)
 
