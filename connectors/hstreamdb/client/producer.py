@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from itertools import count
 from random import Random
 from types import TracebackType
 from typing import Final, Literal, Self, TypeAlias, TypedDict
@@ -213,15 +212,15 @@ class Producer:
 
     async def _shard_of(self, key: str) -> int:
         """Return the shard of a key, as often tried as an append where no node answers."""
-        backoff = waits(self._rng)
-        for tries in count(1):
+        backoff, tries = waits(self._rng), 0
+        while True:
             try:
                 return await self._shards.shard_of(key)
             except SourceUnavailable:
+                tries += 1
                 if tries == self._max_tries or self._closed:
                     raise
             await asyncio.sleep(backoff.next_wait())
-        raise AssertionError("count does not end")
 
     def _lane(self, name: int | str, shard_id: int) -> Lane:
         lane = self._lanes.get(name)

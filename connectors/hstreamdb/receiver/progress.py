@@ -46,7 +46,7 @@ class Progress:
         clock: Callable[[], float],
     ) -> None:
         self._client, self._options, self._epoch, self._clock = client, options, epoch, clock
-        self._ours, self._others = ours, list[str]()
+        self._ours, self._consumers, self._others = ours, list[str](), list[str]()
         self._begun: Mapping[int, int] | None = {} if options.offset == "earliest" else None
         """The batch of each shard after which the subscription begins; None before the first look."""
         self.last = last
@@ -75,7 +75,7 @@ class Progress:
                 self._begun = tails if self._begun is None else self._begun
                 frames += await self._shared()
                 frames += self._report(tails, pending())
-                frames += await self._starved(tails)
+                frames += self._starved(tails)
             await sink.land(frames)
             await asyncio.sleep(self._options.committed_seconds)
 
@@ -134,12 +134,13 @@ class Progress:
     async def _shared(self) -> list[Frame]:
         """Return a mark if others fetch from the subscription, each time others than before: we lack what they get."""
         found = await self._client.list_consumers(self._options.subscription)
-        before, self._others = self._others, sorted(each.name for each in found if not each.name.startswith(self._ours))
+        self._consumers = [each.name for each in found]
+        before, self._others = self._others, sorted(name for name in self._consumers if not name.startswith(self._ours))
         if not self._others or self._others == before:
             return []
         return [mark("shared subscription", stream=self._options.stream, level="warning", consumers=self._others)]
 
-    async def _starved(self, tails: Mapping[int, int]) -> list[Frame]:
+    def _starved(self, tails: Mapping[int, int]) -> list[Frame]:
         """Return a mark if nothing comes though there is more: once, until a frame comes again."""
         if self._is_starved or self._clock() - self._received_at < self._patience:
             return []
@@ -147,6 +148,5 @@ class Progress:
         if not ahead:
             return []
         self._is_starved = True
-        consumers = [each.name for each in await self._client.list_consumers(self._options.subscription)]
         stream = self._options.stream
-        return [mark("starved", stream=stream, level="warning", shards=ahead, consumers=consumers)]
+        return [mark("starved", stream=stream, level="warning", shards=ahead, consumers=self._consumers)]
