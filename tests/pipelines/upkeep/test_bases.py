@@ -97,6 +97,12 @@ class Days:
         now = self.today - timedelta(hours=1)  # what landed last is too young to go
         return list(Maintenance(self.spark, self.settings, self.connector, self.feed, now, dry_run).run())
 
+    def drop(self) -> None:
+        """Begin to maintain: make the bases, and drop what they have."""
+        now, bronze = self.today - timedelta(hours=1), f"bronze/{self.feed.name}"
+        round_of_it = Maintenance(self.spark, self.settings, self.connector, self.feed, now).run()
+        assert next(done for done in round_of_it if done.table == bronze).result.startswith("dropped frames")
+
     def rebuild(self, table: str) -> Rebuilt:
         return Rebuild(self.spark, self.settings, self.connector, self.feed, table, "a").run()
 
@@ -236,7 +242,7 @@ def test_late_and_repeated_records_of_hstreamdb_stay_behind_their_base(spark: Sp
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("after", [False, True])
-def test_a_round_that_dies_at_any_commit_leaves_a_base_that_goes_on(spark: SparkSession, warehouse: Path, after: bool):
+def test_a_death_at_any_commit_leaves_a_base_that_goes_on(spark: SparkSession, warehouse: Path, after: bool):
     types = {"AlbumId": "bigint"}
     feed = webhook_feed(tables={"albums": webhook_table(types=types, stored_as_scd_type=2)})
     days, frames = Days(spark, warehouse, WEBHOOKS, feed), webhooks(feed)
@@ -248,13 +254,12 @@ def test_a_round_that_dies_at_any_commit_leaves_a_base_that_goes_on(spark: Spark
         days.build()
         try:
             with dying_at_commit(commit, after=after):
-                days.maintain()
+                days.drop()
             died = False
         except Died:
             commit += 1
         assert {days.verify("albums").verdict, days.verify_history("albums").verdict} == {Verdict.EQUAL}, commit
 
-    assert [each for each in days.maintain() if each.failed] == []
+    assert commit > 4
     assert days.rebuild("albums").base == days.status()[0].base_position
     assert {days.verify("albums").verdict, days.verify_history("albums").verdict} == {Verdict.EQUAL}
-    assert commit > 3
