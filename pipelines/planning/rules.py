@@ -68,5 +68,10 @@ class StreamRules:
         rules = StreamRules.of(connector, feed, table, now, is_misfit=is_misfit)
         if rules.has_snapshots:
             return rules
-        complete = dropped_of(places.bronze(feed.name), feed.name, table).complete
-        return replace(rules, base=base_position(places, feed.name, table), complete=complete)
+        dropped = dropped_of(places.bronze(feed.name), feed.name, table)
+        return replace(
+            rules,
+            applied_epoch=now.epoch or None if now.position < dropped.floor else None,
+            base=base_position(places, feed.name, table),
+            complete=dropped.complete,
+        )

@@ -103,6 +103,9 @@ class BaseBuild:
         bronze, now = places.bronze(feed), silver_position(places, feed, self.table)
         if now.position < 0:
             return "the table is not built"
+        keys = self.feed.tables[self.table].keys
+        if (other := built_otherwise(places, self.connector, self.feed, self.table, keys)) is not None:
+            return other
         if is_on_other_bronze(bronze, lost_from(bronze), now):
             return "the table was built from another bronze"
         taken = losses_of(places, self.connector, self.feed, self.table).taken
