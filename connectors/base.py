@@ -312,6 +312,8 @@ class Connector(ABC, Generic[OptionsT, TableT]):
 
     A partial update completes a later one only within one cut. A table with snapshots cannot have a history.
     """
+    control_adds_up: bool = False
+    """Control frames add to earlier ones of their stream, or of the feed; otherwise the newest one holds alone."""
     packages: tuple[str, ...] = ()
     """Modules of the connector's extra in ``pyproject.toml``. Its settings load none of them."""
 

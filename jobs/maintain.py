@@ -21,7 +21,9 @@ def maintain(
 
     Bronze loses the frames that are older than `maintain.bronze_days` and that no table needs: what a table needs
     begins with the last whole snapshot it has applied, so that it can go on, be verified and be rebuilt. A table
-    without snapshots, and one that is not built, needs every frame; then nothing is dropped, and the reason is told.
+    without snapshots gets a base, built from the frames before they go: the table as it was then, with which
+    `verify` and `rebuild` begin. One that keeps history of snapshots, and one that is not built, needs every frame;
+    then nothing is dropped, and the reason is told.
 
     Small files of all tables are joined, and files removed that no table has referred to for `maintain.vacuum_hours`.
     Of frames that bronze has twice, one is left. Tables with timestamps in Spark's old form (INT96) are named.

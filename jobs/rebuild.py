@@ -29,7 +29,8 @@ def rebuild(
     whose log is damaged is gone, too: the log is set aside. Stop its builds before.
 
     Its history and remembered deletes are made anew with it, each swapped in by a commit of its own: the table last.
-    Where the oldest frames were dropped, a history that is there cannot be made anew, and nothing is.
+    Where the oldest frames were dropped, a table without snapshots, and its history, begins with its base. Any other
+    history that is there cannot be made anew, and nothing is.
 
     Safe to stop at any moment, also by SIGKILL: the table and all beside it are as they were, and builds go on from
     there, until the commit of the table itself. What is left over, below TABLE__rebuild, goes with a rebuild a day
@@ -74,6 +75,8 @@ def rebuild(
             raise typer.Exit(1) from error
     updates = counted(done.updates, "update")
     print(f"{table}: rebuilt from {updates}; position {done.position}, version {done.delta_version}")
+    if done.base is not None:
+        print(f"{table}: begins with its base at position {done.base}: older frames had been dropped")
     if done.begins is not None:
         print(f"{table}: its history begins at position {done.begins}: before, it had other columns or keys")
 

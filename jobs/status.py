@@ -146,6 +146,8 @@ def _problems(feed: FeedStatus, table: TableStatus) -> Iterator[Text]:
     if table.begins_at_position is not None:
         begins = f"{table.table}: begins at position {table.begins_at_position}: older frames had been dropped"
         yield Text(begins, "yellow")
+    if table.base_position is not None:
+        yield Text(f"{table.table}: begins with its base at position {table.base_position}: older frames were dropped")
     if table.lacks_positions:
         lost = format_ranges(table.lacks_positions)
         yield Text(f"{table.table}: lacks what positions {lost} said of it, if anything", "yellow")

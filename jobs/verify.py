@@ -54,7 +54,8 @@ def verify(
 ) -> None:
     """Compare silver tables with what bronze, or the source, says they must hold.
 
-    Bronze is folded anew in plain Python, from the last whole snapshot up to the position the table has reached, by
+    Bronze is folded anew in plain Python, from the last whole snapshot up to the position the table has reached, or,
+    for a table without snapshots, from the base with which `maintain` replaced the oldest frames, by
     code that shares with the build the wire codec, and for SBE what operations mean; silver is read without Spark. Row
     counts, keys and a hash of every column for each range of keys are compared, and where they differ, cells. So are
     all versions of a table that keeps history, which is told of as TABLE__history; where the oldest frames were

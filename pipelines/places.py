@@ -6,7 +6,7 @@
     <warehouse>/silver/<feed>/<table>
     <warehouse>/silver/<feed>/<table>__history
     <warehouse>/silver/<feed>/<table>__aside
-    <warehouse>/_silverfold/<feed>/cuts | quarantine/<table> | tombstones/<table> | lease/<table>
+    <warehouse>/_silverfold/<feed>/cuts | quarantine/<table> | tombstones/<table> | lease/<table> | bases/<table>
     <warehouse>/_trial-<token>, during `silverfold config check --connect`; if that was killed, remove it by hand
 
 A place is known before its table exists. Nothing here accesses storage.
@@ -54,6 +54,7 @@ _ADVICE = {
     r"/_silverfold/(?P<feed>[^/]+)/tombstones/(?P<table>[^/]+)": _REBUILD,
     r"/_silverfold/[^/]+/cuts": "else the next build makes it anew",
     r"/_silverfold/[^/]+/quarantine/[^/]+": "else its folder can be removed: what was skipped holds its table again",
+    r"/_silverfold/[^/]+/bases/[^/]+/\w+": "else the folder of the base can be removed, README says what is lost then",
 }
 """Recovery advice by the end of a table's URL."""
 
@@ -130,6 +131,10 @@ class Places:
         """Return the place of a table's side table (`pipelines.verifying.silver_rows`)."""
         return self._at("silver", feed, side_table_of(table))
 
+    def base(self, table: str) -> BasePlaces:
+        """Return the places of a table's base."""
+        return BasePlaces(self.warehouse, self.storage_options, self.needs_leases, table=table)
+
     def lease(self, feed: str, table: str) -> str:
         """Return the name, below the warehouse, of the object that holds a table's lease for writing with Spark."""
         return f"_silverfold/{feed}/lease/{table}"
@@ -149,48 +154,69 @@ def places_of(settings: Settings) -> Places:
 
 
 @dataclass(frozen=True)
-class SidePlaces(Places):
-    """Places of the rebuild of one table: bronze is shared, everything written is in a separate folder.
+class _PlacesApart(Places):
+    """Places of one table apart from the feed's: bronze is shared, everything written is in a separate folder."""
+
+    table: str = ""
+
+    def own(self, feed: str) -> Place:
+        """Return the folder."""
+        return self._beside(feed)
+
+    def silver(self, feed: str, table: str) -> Place:
+        """Return the place of the table's rows."""
+        return self._beside(feed, "table")
+
+    def history(self, feed: str, table: str) -> Place:
+        """Return the place of its history."""
+        return self._beside(feed, "history")
+
+    def cuts(self, feed: str) -> Place:
+        """Return the place of the list of cuts that made it."""
+        return self._beside(feed, "cuts")
+
+    def quarantine(self, feed: str, table: str) -> Place:
+        """Return the place of its quarantine."""
+        return self._beside(feed, "quarantine")
+
+    def tombstones(self, feed: str, table: str) -> Place:
+        """Return the place of its tombstones."""
+        return self._beside(feed, "tombstones")
+
+    def side_table(self, feed: str, table: str) -> Place:
+        """Return the place of its side table."""
+        return self._beside(feed, "aside")
+
+    def _beside(self, feed: str, *part: str) -> Place:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class SidePlaces(_PlacesApart):
+    """Places of the rebuild of one table.
 
     Args:
         table: The table being rebuilt.
         token: Unique to this rebuild.
     """
 
-    table: str = ""
     token: str = ""
 
     def all_rebuilds(self, feed: str) -> Place:
         """Return the folder of all rebuilds of the table."""
         return self._at("silver", feed, f"{self.table}__rebuild")
 
-    def own(self, feed: str) -> Place:
-        """Return the folder of this rebuild."""
-        return self._beside(feed)
-
-    def silver(self, feed: str, table: str) -> Place:
-        """Return the place of the new table."""
-        return self._beside(feed, "table")
-
-    def history(self, feed: str, table: str) -> Place:
-        """Return the place of the new table's history."""
-        return self._beside(feed, "history")
-
-    def cuts(self, feed: str) -> Place:
-        """Return the place of the list of cuts that made the new table."""
-        return self._beside(feed, "cuts")
-
-    def quarantine(self, feed: str, table: str) -> Place:
-        """Return the place of the new table's quarantine."""
-        return self._beside(feed, "quarantine")
-
-    def tombstones(self, feed: str, table: str) -> Place:
-        """Return the place of the new table's tombstones."""
-        return self._beside(feed, "tombstones")
-
-    def side_table(self, feed: str, table: str) -> Place:
-        """Return the place of the new table's side table."""
-        return self._beside(feed, "aside")
-
     def _beside(self, feed: str, *part: str) -> Place:
         return self._at("silver", feed, f"{self.table}__rebuild", self.token, *part)
+
+
+@dataclass(frozen=True)
+class BasePlaces(_PlacesApart):
+    """Places of the base of one table (`pipelines.upkeep.bases`)."""
+
+    def lease(self, feed: str, table: str) -> str:
+        """Return the name of the lease for writing the base."""
+        return f"_silverfold/{feed}/bases/{table}/lease"
+
+    def _beside(self, feed: str, *part: str) -> Place:
+        return self._at("_silverfold", feed, "bases", self.table, *part)

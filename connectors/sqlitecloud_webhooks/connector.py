@@ -24,6 +24,7 @@ class WebhookConnector(Connector[WebhookOptions, WebhookTable]):
         "Post the changes of a made-up table of orders, one request each, as SQLite Cloud's webhooks would."
     )
     continuity = "resume"
+    control_adds_up = True
     packages = ("aiohttp",)
 
     def stream(self, feed: WebhookFeed, table: str) -> str:

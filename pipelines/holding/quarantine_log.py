@@ -143,6 +143,14 @@ def pass_over(places: Places, feed: str, table: str, found: Hold) -> None:
         _note(places, feed, table, [_with_resolution(found, known, PASSED_OVER, found.resolved_at)])
 
 
+def copy_left_out(source: Places, target: Places, feed: str, table: str) -> None:
+    """Copy left-out frames from one ledger of a table to another. Safe to repeat. Raises StoreUnavailable."""
+    known = {each.position for each in quarantined(target, feed, table) if each.is_left_out}
+    for each in (each for each in quarantined(source, feed, table) if each.is_left_out):
+        if each.position not in known:
+            skip(target, feed, table, each, now=each.resolved_at or each.found_at)
+
+
 def undo_skip(places: Places, feed: str, table: str, skipped: Hold, *, now: datetime) -> None:
     """Record that a skipped frame is to be decoded after all: it holds again. Raises StoreUnavailable."""
     _note(places, feed, table, [_with_resolution(skipped, skipped, UNDONE, now)])

@@ -51,8 +51,13 @@ class TableStream:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether bronze no longer has the frames that follow the applied position."""
-        return 0 <= self.applied < self.floor - 1
+        """Whether bronze no longer has frames of the table that follow the applied position.
+
+        A table that is gone is cut off as well if it has a base, which a rebuild begins from.
+        """
+        if self.rules.complete is not None and self.applied >= self.rules.complete:
+            return False
+        return (self.applied >= 0 or self.rules.base is not None) and self.applied < self.floor - 1
 
     @property
     def begins_anew(self) -> bool:

@@ -186,4 +186,4 @@ class FeedPlan:
     def _rules(self, table: str) -> StreamRules:
         now = silver_position(self.places, self.feed.name, table)
         is_misfit = was_replaced(self._bronze, self.lost, now)
-        return StreamRules.of(self.connector, self.feed, table, now, is_misfit=is_misfit)
+        return StreamRules.read(self.places, self.connector, self.feed, table, now, is_misfit=is_misfit)

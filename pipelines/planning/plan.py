@@ -16,7 +16,7 @@ Rules:
 - Bronze may begin at a floor (`pipelines.upkeep.retention`). A table below it continues with a complete snapshot, but
   never with the first of the floor's own epoch if that would be overlaid: bronze no longer shows whether one came
   before it. A table that no snapshot can complete again stops. One without snapshots that has taken nothing begins at
-  the floor.
+  the floor, unless it has a base (`pipelines.upkeep.bases`).
 
 So a table's rows, `_position` apart (a snapshot leaves equal rows unwritten), do not depend on when, or in how many
 cuts, the plan was carried out. A snapshot and its overlay up to its own end are never split, nor is any single update.
@@ -252,6 +252,8 @@ def _state_without_cut(state: TableStream, newest_epoch: int) -> State:
 
 def _restart_advice(rules: StreamRules, rebuild: str, floor: int) -> str:
     """Return advice for a table that lacks dropped frames."""
+    if rules.base is not None:
+        return f"{rebuild} makes the table anew from its base at position {rules.base}"
     if not rules.has_snapshots:
         return f"they were dropped while the table was not in the feed. To begin anew at position {floor}, remove it"
     return f"its history lacks what was dropped. To begin that anew at position {floor}, remove it and run {rebuild}"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from silverfold.connectors.base import Connector, Feed
+from silverfold.pipelines.landing.dropped import base_position, dropped_of
+from silverfold.pipelines.places import Places
 from silverfold.pipelines.storage.silver_position import NO_POSITION, SilverPosition
 
 
@@ -22,6 +24,8 @@ class StreamRules:
         received: When the frame at ``applied`` was received, in microseconds, from the table's own log; None if not
             recorded. Bronze was lost or exchanged if its frame there was received at another time.
         is_misfit: Bronze was exchanged: `pipelines.landing.losses.was_replaced`.
+        base: Position of the table's base; None if it has none.
+        complete: `pipelines.landing.dropped.Dropped.complete`.
     """
 
     has_snapshots: bool
@@ -32,6 +36,8 @@ class StreamRules:
     stream: str = ""
     received: int | None = None
     is_misfit: bool = False
+    base: int | None = None
+    complete: int | None = None
 
     @staticmethod
     def of(
@@ -52,4 +58,20 @@ class StreamRules:
             stream=connector.stream(feed, table),
             received=now.received,
             is_misfit=is_misfit,
+        )
+
+    @staticmethod
+    def read(
+        places: Places, connector: Connector, feed: Feed, table: str, now: SilverPosition, *, is_misfit: bool
+    ) -> StreamRules:
+        """Return the same with what the store records of dropped frames and the base. Raises StoreUnavailable."""
+        rules = StreamRules.of(connector, feed, table, now, is_misfit=is_misfit)
+        if rules.has_snapshots:
+            return rules
+        dropped = dropped_of(places.bronze(feed.name), feed.name, table)
+        return replace(
+            rules,
+            applied_epoch=now.epoch or None if now.position < dropped.floor else None,
+            base=base_position(places, feed.name, table),
+            complete=dropped.complete,
         )

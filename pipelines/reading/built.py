@@ -16,7 +16,7 @@ from silverfold.pipelines.storage.companions import EMPTIED, GONE, Companion, Pa
 from silverfold.pipelines.storage.cuts import CutRow, built_otherwise, emptied_since_whole, newest_note
 from silverfold.pipelines.storage.silver_position import NO_POSITION, SilverPosition, silver_position
 from silverfold.pipelines.store import count_rows, is_emptied, naming_the_store, open_table
-from silverfold.pipelines.upkeep.beginnings import begins_at
+from silverfold.pipelines.upkeep.beginnings import base_needed, begins_at
 from silverfold.pipelines.verifying.silver_rows import degraded_rows
 
 
@@ -31,6 +31,7 @@ class Built:
         quarantined: The newest event of each quarantined position, by position.
         versions: Number of versions in its history.
         begins_at: `pipelines.upkeep.beginnings.begins_at`.
+        base: `pipelines.upkeep.beginnings.base_needed`.
         otherwise: `TableStatus.built_otherwise`.
         lacking: `pipelines.landing.losses.Losses.lacking`.
         emptied: `pipelines.storage.cuts.emptied_since_whole`.
@@ -47,6 +48,7 @@ class Built:
     side_count: int | None = 0
     degraded_keys: int = 0
     begins_at: int = 0
+    base: int | None = None
     otherwise: str | None = None
     lacking: Sequence[tuple[int, int]] = ()
     emptied: int | None = None
@@ -73,8 +75,9 @@ def read_built(
     held = [each for each in known if not (each.holds and is_inside((each.position, each.position), lost))]
     place = places.silver(feed.name, table)
     opened, begins = open_table(place), begins_at(places, connector, feed, table)
+    base = base_needed(places, connector, feed, table)
     if opened is None:
-        return Built(quarantined=held, begins_at=begins)
+        return Built(quarantined=held, begins_at=begins, base=base)
     parts: list[Part] = ["aside"]
     if feed.tables[table].keeps_history:
         parts.append("history")
@@ -96,6 +99,7 @@ def read_built(
             side_count=0 if companions["aside"].counts is None else counts["aside"],
             degraded_keys=len(degraded_rows(places, connector, feed, table, opened.version()).keys),
             begins_at=begins,
+            base=base,
             otherwise=_missing_part(place, opened, companions)
             or built_otherwise(places, connector, feed, table, feed.tables[table].keys),
             lacking=losses_of(places, connector, feed, table).lacking,

@@ -107,6 +107,9 @@ class TableStatus(_Report):
     begins_at_position: int | None = None
     """Position from which the table has what landed: it was added after older frames were dropped, and no snapshot
     replaced them. Null if it lacks nothing."""
+    base_position: int | None = None
+    """Position of the base that ``verify`` and ``rebuild`` begin with, since frames before it were dropped. Null if
+    bronze has all that they need."""
     built_otherwise: str | None = None
     """Which setting differs from those the table was built with, or which companion table is gone. The next cut holds,
     or, without a history, waits for a snapshot that corrects the table. Null if nothing differs."""
@@ -186,7 +189,8 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
     floor, last, lost = retained_from(bronze, feed.name), last_position(bronze, feed.name), lost_from(bronze)
     built = {name: read_built(places, connector, feed, name, cuts.get(name), lost=lost) for name in feed.tables}
     rules = {
-        name: StreamRules.of(connector, feed, name, each.now, is_misfit=each.is_misfit) for name, each in built.items()
+        name: StreamRules.read(places, connector, feed, name, each.now, is_misfit=each.is_misfit)
+        for name, each in built.items()
     }
     planner = Planner(feed.name, rules, floor=floor, last=last, lost=lost)
     for batch in read_small_columns(bronze, after=planner.start - 1):
@@ -241,6 +245,7 @@ def table_status(
         versions=built.versions,
         tombstones=built.tombstones,
         begins_at_position=built.begins_at or None,
+        base_position=built.base,
         rows_aside=built.side_count,
         built_otherwise=built.otherwise,
         warning=None if newest is None else newest.warning,

@@ -2,26 +2,58 @@
 
 from __future__ import annotations
 
+from silverfold.conf.errors import ApplyError
 from silverfold.connectors.base import Connector, Feed
+from silverfold.pipelines.holding.quarantine_log import PASSED_OVER, quarantined
 from silverfold.pipelines.landing.bronze_table import retained_from
+from silverfold.pipelines.landing.dropped import base_position, dropped_of
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.storage.commit_note import HISTORY_BEGINS, REBUILT
-from silverfold.pipelines.storage.cuts import CutRow, all_cuts, current_cuts, position_reached
+from silverfold.pipelines.storage.cuts import CutRow, all_cuts, current_cuts, position_reached, read_cuts
+from silverfold.pipelines.store import open_table
 
 
 def begins_at(places: Places, connector: Connector, feed: Feed, table: str) -> int:
     """Return the position from which a table has every update although bronze was dropped before it; 0 for all.
 
-    Only a table without snapshots that was added to a feed late begins in the middle. Any other begins with a snapshot,
-    and nothing is dropped while such a table is in the feed. Raises StoreUnavailable.
+    Only a table without snapshots that was added to a feed late begins in the middle, or one that was removed with its
+    base. Any other begins with a snapshot, or its base has what was dropped. Raises StoreUnavailable.
+    """
+    if connector.has_snapshots(feed.tables[table]):
+        return 0
+    dropped = dropped_of(places.bronze(feed.name), feed.name, table)
+    if not dropped.floor:
+        return 0
+    if dropped.complete == -1:  # nothing that was dropped was of it
+        return dropped.begins
+    cuts = current_cuts(all_cuts(places, feed.name, [table]))
+    if cuts:
+        return dropped.floor if cuts[0].first_position >= dropped.floor else dropped.begins
+    is_known = position_reached(places, feed.name, table) >= 0 or base_position(places, feed.name, table) is not None
+    return dropped.begins if is_known else dropped.floor
+
+
+def needs_from(places: Places, connector: Connector, feed: Feed, table: str) -> int:
+    """Return the position from which bronze has to have every frame, for a table that is folded without a base.
+
+    Raises StoreUnavailable.
+    """
+    dropped = dropped_of(places.bronze(feed.name), feed.name, table)
+    has_snapshots = connector.has_snapshots(feed.tables[table])
+    return dropped.floor if dropped.complete == -1 and not has_snapshots else begins_at(places, connector, feed, table)
+
+
+def base_needed(places: Places, connector: Connector, feed: Feed, table: str) -> int | None:
+    """Return the position of the base that a fold or rebuild of a table begins with, as bronze lacks frames before it.
+
+    None if bronze has all, if the table begins later, or without a base. Raises StoreUnavailable.
     """
     floor = retained_from(places.bronze(feed.name), feed.name)
     if not floor or connector.has_snapshots(feed.tables[table]):
-        return 0
-    cuts = current_cuts(all_cuts(places, feed.name, [table]))
-    if cuts:
-        return floor if cuts[0].first_position >= floor else 0
-    return floor if position_reached(places, feed.name, table) < 0 else 0
+        return None
+    if begins_at(places, connector, feed, table) == floor:
+        return None
+    return base_position(places, feed.name, table)
 
 
 def history_begins_at(places: Places, feed: str, table: str) -> int:
@@ -37,3 +69,24 @@ def history_rebuilt(places: Places, feed: str, table: str) -> CutRow | None:
     """
     rebuilt = [cut for cut in current_cuts(all_cuts(places, feed, [table])) if REBUILT in cut.notes]
     return rebuilt[-1] if rebuilt else None
+
+
+def check_passed_over(places: Places, side: Places, feed: str, table: str, goal: int) -> None:
+    """Raise if a rebuild would lose versions of an existing history: those of updates that cannot be applied today.
+
+    Args:
+        side: Places of the rebuild.
+        goal: Position of the table.
+    """
+    history = places.history(feed, table)
+    if open_table(history) is None:
+        return
+    before = {each.position for each in quarantined(places, feed, table) if each.resolution == PASSED_OVER}
+    snapshots = [cut for cut in read_cuts(side, feed, table=table) if cut.replaced]
+    found = quarantined(side, feed, table)
+    for each in (each for each in found if each.resolution == PASSED_OVER and each.position <= goal):
+        end = next(cut.last_position for cut in snapshots if cut.last_position > each.position)
+        if not any(each.position <= position <= end for position in before):
+            reason = f"position {each.position} cannot be applied as things are set ({each.reason}): its history"
+            lacks = f"would lack what came from there to the next snapshot. To begin it anew, remove {history}"
+            raise ApplyError(f"{reason} {lacks}", table=table)

@@ -1,4 +1,4 @@
-"""Maintain the tables of a feed: drop old frames, join small files, remove unreferenced files.
+"""Maintain the tables of a feed: make bases, drop old frames, join small files, remove unreferenced files.
 
 Nothing here changes what a table shows. All of it may run alongside receivers, builds and readers: anything that
 conflicts with their commits is left for the next run, and files are removed only after being unused for long enough.
@@ -22,9 +22,10 @@ from pyarrow.fs import FileSystem
 from pyarrow.parquet import ParquetFile
 from pyspark.sql import Row, SparkSession
 
-from silverfold.conf.errors import ApplyError, StoreUnavailable
+from silverfold.conf.errors import ApplyError, SilverfoldError, SparkUnavailable, StoreUnavailable
 from silverfold.conf.model import Settings
 from silverfold.connectors.base import Connector, Feed
+from silverfold.pipelines.landing.dropped import base_position
 from silverfold.pipelines.landing.writer import compact
 from silverfold.pipelines.places import Place, Places, places_of
 from silverfold.pipelines.spark.session import close_session, own_session, raising_if_ended
@@ -32,6 +33,7 @@ from silverfold.pipelines.storage import ledger
 from silverfold.pipelines.storage.companions import Part, companion, companion_place
 from silverfold.pipelines.storage.lease import sole_writer
 from silverfold.pipelines.store import files_of, naming_the_store, open_table
+from silverfold.pipelines.upkeep.bases import BaseBuild, first_since
 from silverfold.pipelines.upkeep.retention import (
     Retention,
     describe,
@@ -87,24 +89,53 @@ class Maintenance:
 
     def run(self) -> Iterator[Done]:
         """Maintain one table after the other; yield what was done. Runs Spark jobs; safe to repeat."""
+        with_base = [name for name, table in self.feed.tables.items() if not self.connector.has_snapshots(table)]
+        for name in with_base:
+            yield from self._advance_base(name)
         yield from self._each(self._places.bronze(self.feed.name), [self._drop, self._join_bronze, self._vacuum_ours])
         for name in self.feed.tables:
-            silver = self._places.silver(self.feed.name, name)
-            yield from self._each(silver, [partial(self._optimize, name), self._vacuum_silver])
-            for part in get_args(Part):
-                place = companion_place(self._places, self.feed.name, name, part)
-                yield from self._each(place, [partial(self._optimize, name), partial(self._vacuum_beside, name, part)])
-        for place in self._ledgers():
-            yield from self._each(place, [self._join_ledger, self._vacuum_ours])
+            yield from self._table(self._places, name)
+        for place in (self._places.cuts(self.feed.name), *map(self._quarantine, self.feed.tables)):
+            yield from self._ledger(place)
+        for name in with_base:
+            base = self._places.base(name)
+            yield from self._table(base, name)
+            yield from self._ledger(base.cuts(self.feed.name))
 
     @property
     def _places(self) -> Places:
         return places_of(self.settings)
 
-    def _ledgers(self) -> Iterator[Place]:
-        yield self._places.cuts(self.feed.name)
-        for name in self.feed.tables:
-            yield self._places.quarantine(self.feed.name, name)
+    def _quarantine(self, name: str) -> Place:
+        return self._places.quarantine(self.feed.name, name)
+
+    def _table(self, places: Places, name: str) -> Iterator[Done]:
+        silver, optimize = places.silver(self.feed.name, name), partial(self._optimize, places, name)
+        yield from self._each(silver, [optimize, self._vacuum_silver])
+        for part in get_args(Part):
+            place = companion_place(places, self.feed.name, name, part)
+            yield from self._each(place, [optimize, partial(self._vacuum_beside, places, name, part)])
+
+    def _ledger(self, place: Place) -> Iterator[Done]:
+        yield from self._each(place, [self._join_ledger, self._vacuum_ours])
+
+    def _advance_base(self, name: str) -> Iterator[Done]:
+        base = BaseBuild(self.spark, self.settings, self.connector, self.feed, name)
+        place = self._name(self._places.base(name).own(self.feed.name))
+        try:
+            with raising_if_ended():
+                result = base.advance(self._first_young(name), dry_run=self.dry_run)
+        except SparkUnavailable:
+            raise
+        except SilverfoldError as error:
+            yield Done(place, f"left for the next run: {error}", failed=True)
+        else:
+            yield Done(place, result)
+
+    def _first_young(self, name: str) -> int | None:
+        known = base_position(self._places, self.feed.name, name)
+        bronze = self._places.bronze(self.feed.name)
+        return first_since(bronze, self._keep_since, after=-1 if known is None else known)
 
     def _each(self, place: Place, steps: Sequence[_Step]) -> Iterator[Done]:
         """Take the steps of one place; yield the result of each, but the same error of several only once."""
@@ -139,8 +170,11 @@ class Maintenance:
         return f"dropped {describe(retention)}"
 
     def _retention(self) -> Retention:
-        keep_since = self.now - timedelta(days=self.settings.maintain.bronze_days)
-        return plan_retention(self._places, self.connector, self.feed, keep_since=keep_since)
+        return plan_retention(self._places, self.connector, self.feed, keep_since=self._keep_since)
+
+    @property
+    def _keep_since(self) -> datetime:
+        return self.now - timedelta(days=self.settings.maintain.bronze_days)
 
     def _leave_once(self, bronze: Place, first: int, last: int) -> str:
         found = f"frames that were there twice from position {first} to {last}"
@@ -164,10 +198,10 @@ class Maintenance:
             )
         return f"{len(removed)} files {'would be ' if self.dry_run else ''}removed"
 
-    def _optimize(self, name: str, silver: Place) -> str:
+    def _optimize(self, places: Places, name: str, silver: Place) -> str:
         if self.dry_run:
             return f"{_files(silver)} files{self._old_times(name, silver)}"
-        with sole_writer(self._places, self.feed.name, name):
+        with sole_writer(places, self.feed.name, name):
             (row,) = self._sql(silver, f"OPTIMIZE {path_table(silver.url)}")
         metrics = row["metrics"]
         joined = f"{metrics['numFilesRemoved']} files joined to {metrics['numFilesAdded']}"
@@ -188,8 +222,8 @@ class Maintenance:
         self._sql(silver, f"VACUUM {path_table(silver.url)} {hours}")
         return "unused files removed"
 
-    def _vacuum_beside(self, name: str, part: Part, place: Place) -> str:
-        if companion(self._places, self.feed.name, name, part).is_settled:
+    def _vacuum_beside(self, places: Places, name: str, part: Part, place: Place) -> str:
+        if companion(places, self.feed.name, name, part).is_settled:
             return self._vacuum_silver(place)
         return "no files removed: the version that the table counts is not the newest one"
 

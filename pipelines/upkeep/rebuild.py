@@ -13,8 +13,9 @@ silver commit decides for all: it records which of their versions count. If a re
 counts, and the next build undoes its writes; the old table is unchanged, and a later rebuild removes the files once
 they are a day old. Two concurrent rebuilds do not share a place, and one swaps after the other.
 
-Parts of a history that bronze no longer has cannot be rebuilt. Where frames were dropped, a table with an existing
-history is therefore not rebuilt. If the history was removed by hand, it restarts with the first complete snapshot left.
+Where frames were dropped, a table without snapshots begins as a copy of its base (`pipelines.upkeep.bases`). Any other
+with an existing history is not rebuilt, since bronze no longer has all of it. If the history was removed by hand, it
+restarts with the first complete snapshot left.
 """
 
 from __future__ import annotations
@@ -34,9 +35,17 @@ from silverfold.connectors.base import Connector, Feed
 from silverfold.pipelines.applying.build import HOLDING_LATER, FeedBuild
 from silverfold.pipelines.applying.silver import session_for
 from silverfold.pipelines.holding.quarantine import resolution_by_rebuild
-from silverfold.pipelines.holding.quarantine_log import PASSED_OVER, holds, pass_over, quarantined, resolve, skip
+from silverfold.pipelines.holding.quarantine_log import (
+    PASSED_OVER,
+    copy_left_out,
+    holds,
+    pass_over,
+    quarantined,
+    resolve,
+)
 from silverfold.pipelines.landing.bronze import last_position
 from silverfold.pipelines.landing.bronze_table import lost_from, retained_from
+from silverfold.pipelines.landing.dropped import base_position, dropped_of
 from silverfold.pipelines.landing.losses import is_on_other_bronze, losses_of
 from silverfold.pipelines.places import Place, Places, SidePlaces, places_of
 from silverfold.pipelines.spark.session import close_session
@@ -56,7 +65,8 @@ from silverfold.pipelines.storage.remove_tree import remove_tree, remove_unused,
 from silverfold.pipelines.storage.silver_position import silver_position
 from silverfold.pipelines.storage.swap import Live, TableMoved, replace_companion, swap_in
 from silverfold.pipelines.store import open_table
-from silverfold.pipelines.upkeep.beginnings import begins_at, history_begins_at
+from silverfold.pipelines.upkeep.bases import begin_from_base
+from silverfold.pipelines.upkeep.beginnings import base_needed, check_passed_over, history_begins_at, needs_from
 from silverfold.transforms.spark_errors import named_errors
 
 _ATTEMPTS = 5
@@ -80,6 +90,8 @@ class Rebuilt(NamedTuple):
     """Complete updates it was built from."""
     begins: int | None
     """Position from which its history was made, if earlier versions are missing; else None."""
+    base: int | None
+    """Position of the base that it begins with; None without."""
 
 
 @contextmanager
@@ -155,7 +167,8 @@ class Rebuild:
         Any other log must be put back by the user, or removed together with data that exists nowhere else.
         """
         feed, table = self.feed.name, self.table
-        is_whole = not self._floor() and not lost_from(self._bronze)
+        has_all = not self._floor() or base_position(self._places, feed, table) is not None
+        is_whole = has_all and not lost_from(self._bronze)
         places = [companion_place(self._places, feed, table, part) for part in ("tombstones", "aside")]
         if is_whole or self._has_snapshots:
             places.append(self._places.silver(feed, table))
@@ -169,7 +182,8 @@ class Rebuild:
         """Raise if bronze has only part of what is needed for a table without snapshots, or for an existing history."""
         floor = self._floor()
         self._check_lost()
-        if begins_at(self._places, self.connector, self.feed, self.table) == floor:
+        given = (self._places, self.connector, self.feed, self.table)
+        if base_needed(*given) is not None or needs_from(*given) == floor:
             return
         if not self._has_snapshots:
             raise PositionGap(feed=self.feed.name, first=0, last=floor - 1)
@@ -194,21 +208,6 @@ class Rebuild:
             advice = f"what there is of them would be lost. To begin anew without, remove {would_lose}, and rebuild"
             raise PositionGap(feed=feed, first=first, last=last, advice=advice)
 
-    def _check_passed_over(self, goal: int) -> None:
-        """Raise if versions of an existing history would be lost: those of updates that cannot be applied today."""
-        feed, table = self.feed.name, self.table
-        if not self._keeps_history or open_table(history := self._places.history(feed, table)) is None:
-            return
-        before = {each.position for each in quarantined(self._places, feed, table) if each.resolution == PASSED_OVER}
-        snapshots = [cut for cut in read_cuts(self._side, feed, table=table) if cut.replaced]
-        found = quarantined(self._side, feed, table)
-        for each in (each for each in found if each.resolution == PASSED_OVER and each.position <= goal):
-            end = next(cut.last_position for cut in snapshots if cut.last_position > each.position)
-            if not any(each.position <= position <= end for position in before):
-                reason = f"position {each.position} cannot be applied as things are set ({each.reason}): its history"
-                lacks = f"would lack what came from there to the next snapshot. To begin it anew, remove {history}"
-                raise ApplyError(f"{reason} {lacks}", table=table)
-
     def _is_on_other_source(self) -> bool:
         """Return whether the table's position is known to belong to another stream, or to another bronze."""
         note = newest_note(open_table(self._places.silver(self.feed.name, self.table)))
@@ -223,6 +222,12 @@ class Rebuild:
         if last_position(self._bronze, self.feed.name) > goal:
             return ": what led there is lost, the next snapshot makes it whole" if self._has_snapshots else ""
         return ": start `silverfold receive` (again), which goes on behind the table"
+
+    def _lacks_after(self, goal: int) -> bool:
+        """Return whether bronze lacks the table's position, or what followed it."""
+        if self._has_snapshots:
+            return goal < self._floor()
+        return not dropped_of(self._bronze, self.feed.name, self.table).is_enough(goal)
 
     def _floor(self) -> int:
         return retained_from(self._bronze, self.feed.name)
@@ -243,7 +248,7 @@ class Rebuild:
         place, app = self._places.silver(self.feed.name, self.table), app_id(self.feed.name, self.table)
         live = Live(place, app, recorded_in(open_table(place), app))
         goal, _ = from_record(live.recorded)
-        if goal < self._floor() or self._is_on_other_source():  # its frames were dropped or lost, or are another's
+        if self._lacks_after(goal) or self._is_on_other_source():  # its frames were dropped or lost, or are another's
             goal = -1
         if goal >= 0 and position_reached(self._side, self.feed.name, self.table) > goal:
             self._discard()  # built without a table, and further than builds have come since
@@ -258,10 +263,12 @@ class Rebuild:
             )
         if reached < 0:
             raise ApplyError("nothing to build it from has landed", table=self.table)
-        self._check_passed_over(goal)
-        _copy_skips(self._side, self._places, self.feed.name, self.table)
+        if self._keeps_history:
+            check_passed_over(self._places, self._side, self.feed.name, self.table, goal)
+        copy_left_out(self._side, self._places, self.feed.name, self.table)
         note = self._note(reached, begins)
         self._check_bronze()  # frames may have been dropped meanwhile
+        base = base_needed(self._places, self.connector, self.feed, self.table)
         known = quarantined(self._side, self.feed.name, self.table)
         with _as_sole_writer(self._places, self.feed.name, self.table):
             version = self._swap_in(note, live)
@@ -269,7 +276,7 @@ class Rebuild:
             pass_over(self._places, self.feed.name, self.table, each)
         resolve(self._places, self.feed.name, self.table, resolution_by_rebuild(note), now=datetime.now(UTC))
         restore(self._places, self.feed.name, [self.table])
-        return Rebuilt(self.table, reached, version, note.updates, begins)
+        return Rebuilt(self.table, reached, version, note.updates, begins, base)
 
     def _swap_in(self, note: CommitNote, live: Live) -> int:
         """Replace the old tables with the new ones, the silver table last; return its version.
@@ -318,7 +325,7 @@ class Rebuild:
         begins = history_begins_at(self._places, self.feed.name, self.table) if self._keeps_history else 0
         while True:
             past, reached, fault = begins - 1 if begins else None, -1, None
-            _copy_skips(self._places, self._side, self.feed.name, self.table)
+            copy_left_out(self._places, self._side, self.feed.name, self.table)
             try:
                 reached = self._build(before=before, past=past, least=least)
             except (SchemaDrift, RebuildNeeded) as error:
@@ -340,6 +347,7 @@ class Rebuild:
             least: Sufficient position: an error that holds the table there or later will also hold the rebuilt one.
         """
         feed = replace(self.feed, tables={self.table: self.feed.tables[self.table]})
+        begin_from_base(self._session, self._places, self._side, self.connector, feed)
         with FeedBuild.open(
             lambda: self.spark,
             self.settings,
@@ -390,11 +398,3 @@ class Rebuild:
             partial=newest.partial,
             by=self.token,
         )
-
-
-def _copy_skips(source: Places, target: Places, feed: str, table: str) -> None:
-    """Copy left-out frames from one table's quarantine to the other's."""
-    known = {each.position for each in quarantined(target, feed, table) if each.is_left_out}
-    for each in (each for each in quarantined(source, feed, table) if each.is_left_out):
-        if each.position not in known:
-            skip(target, feed, table, each, now=each.resolved_at or each.found_at)

@@ -2,11 +2,14 @@
 
 To continue, be verified and be rebuilt, a table needs every frame from the beginning of the last complete snapshot it
 has applied. If that is the first of its epoch and overlaid by earlier updates, it needs the complete epoch, and the
-frame before, from which a plan sees that the epoch is complete. A table whose stream has no snapshots, one that keeps
-history, and one that is not built yet need everything.
+frame before, from which a plan sees that the epoch is complete. A table whose stream has no snapshots needs what its
+base (`pipelines.upkeep.bases`) has not: without one, everything, unless nothing has landed for it. One that keeps
+history of snapshots, and one with snapshots that is not built yet, need everything.
 
 Below the *floor* only the control frames and marks of epochs that continue above it are retained, since later frames
-are read with them. The floor is recorded in bronze's log by the commit that drops
+are read with them. Streams without snapshots go on across epochs: where a feed has any, older control frames stay too,
+but of those of the feed itself only the newest, or each that adds to others. The last frame stays in any case, from
+which a receiver learns where it was. The floor is recorded in bronze's log by the commit that drops
 (`pipelines.landing.bronze_table.retained_from`), so a plan that begins there knows that nothing is missing. What is
 left must plan like all of it did: a snapshot that was not the first of its epoch must not become it while updates
 before it are left. In that case the snapshot before it is retained too.
@@ -18,11 +21,11 @@ meanwhile conflicts at most once, and retries by itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +35,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from silverfold.connectors.base import Boundary, Connector, Feed, Kind
 from silverfold.pipelines.landing.bronze import read_small_columns
 from silverfold.pipelines.landing.bronze_table import SCHEMA, lost_from, retained_from, retention_id
+from silverfold.pipelines.landing.dropped import Dropped
 from silverfold.pipelines.landing.losses import is_on_other_bronze
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.planning.rules import StreamRules
@@ -40,6 +44,7 @@ from silverfold.pipelines.storage.compaction import claim
 from silverfold.pipelines.storage.cuts import last_cuts
 from silverfold.pipelines.storage.silver_position import silver_positions
 from silverfold.pipelines.store import dataset_of, open_table, until_committed
+from silverfold.pipelines.upkeep.beginnings import begins_at
 
 _APPEND_ONLY = "delta.appendOnly"
 
@@ -70,6 +75,8 @@ class Retention:
         epoch: Epoch of the floor.
         reasons: Why no more may be dropped: what sets the floor.
         doubled: First and last duplicate position (`remove_doubles`); None if there are none.
+        tables: What the dropped frames are to each table without snapshots.
+        older_control: Which control frames of each stream stay below the floor, whatever their epoch; None for none.
     """
 
     dropped_to: int
@@ -77,6 +84,8 @@ class Retention:
     epoch: int
     reasons: tuple[str, ...]
     doubled: tuple[int, int] | None = None
+    tables: Mapping[str, Dropped] = field(default_factory=dict)
+    older_control: Literal["newest", "distinct"] | None = None
 
     @property
     def drops(self) -> bool:
@@ -97,7 +106,7 @@ def plan_retention(places: Places, connector: Connector, feed: Feed, *, keep_sin
     dropped_to, lost = retained_from(bronze, feed.name), lost_from(bronze)
     tables = silver_positions(places, feed.name, feed.tables)  # read before bronze grows further
     rules = {
-        name: StreamRules.of(connector, feed, name, now, is_misfit=is_on_other_bronze(bronze, lost, now))
+        name: StreamRules.read(places, connector, feed, name, now, is_misfit=is_on_other_bronze(bronze, lost, now))
         for name, now in tables.items()
     }
     scan = _BronzeScan(list({each.stream: None for each in rules.values()}), _microseconds(keep_since))
@@ -109,7 +118,7 @@ def plan_retention(places: Places, connector: Connector, feed: Feed, *, keep_sin
     needs = [_need(name, each, scan, dropped_to) for name, each in rules.items()]
     young = scan.first_young if scan.first_young is not None else scan.last + 1
     needed = min((need.first for need in needs), default=young)
-    floor = max(dropped_to, _safe_floor(min(young, needed), needs))
+    floor = max(dropped_to, _safe_floor(min(young, needed, max(scan.last, 0)), needs))
     reasons = [f"{need.table} {need.reason}" for need in needs if need.first == needed]
     cuts = last_cuts(places, feed.name)
     left_out = {name: cut.last_position for name, cut in cuts.items() if name not in feed.tables}
@@ -120,7 +129,19 @@ def plan_retention(places: Places, connector: Connector, feed: Feed, *, keep_sin
         for name, position in left_out.items()
         if dropped_to <= position + 1 < floor and open_table(places.silver(feed.name, name)) is not None
     ]
-    return Retention(dropped_to, floor, scan.epoch_of(floor), tuple(reasons))
+    dropped = {
+        name: Dropped(floor, -1 if each.base is None else each.base, begins_at(places, connector, feed, name))
+        for name, each in rules.items()
+        if not each.has_snapshots
+    }
+    return Retention(
+        dropped_to,
+        floor,
+        scan.epoch_of(floor),
+        tuple(reasons),
+        tables=dropped,
+        older_control=("distinct" if connector.control_adds_up else "newest") if dropped else None,
+    )
 
 
 def drop_frames(bronze: Place, feed: str, retention: Retention) -> None:
@@ -182,12 +203,15 @@ def _remove_doubles(bronze: Place, first: int, last: int) -> None:
 
 def _drop(bronze: Place, feed: str, retention: Retention) -> None:
     table = _open_for_deletes(bronze)
+    records = [each for name, dropped in retention.tables.items() for each in dropped.transactions(feed, name)]
     write_deltalake(
         table,
         _frames_below(table, retention),
         mode="overwrite",
         predicate=f"frame_seq < {retention.floor}",
-        commit_properties=CommitProperties(app_transactions=[Transaction(retention_id(feed), retention.floor)]),
+        commit_properties=CommitProperties(
+            app_transactions=[Transaction(retention_id(feed), retention.floor), *records]
+        ),
     )
 
 
@@ -195,9 +219,22 @@ def _frames_below(table: DeltaTable, retention: Retention) -> pa.Table:
     """Return the frames below the floor that are needed to read those above it."""
     has_context = ds.field("kind").isin([Kind.CONTROL.value, Kind.MARK.value])
     is_standalone = ds.field("boundary") == Boundary.NONE.value
-    below = (ds.field("frame_seq") < retention.floor) & (ds.field("epoch") >= retention.epoch)
-    found = dataset_of(table).to_table(columns=SCHEMA.names, filter=below & has_context & is_standalone)
+    below, wanted = ds.field("frame_seq") < retention.floor, ds.field("epoch") >= retention.epoch
+    if retention.older_control is not None:
+        is_control = ds.field("kind") == Kind.CONTROL.value
+        is_of_feed = is_control & ds.field("stream").is_null()
+        wanted = wanted & ~is_of_feed | ds.field("frame_seq").isin(_newest(table, below & is_control, retention))
+    found = dataset_of(table).to_table(columns=SCHEMA.names, filter=below & has_context & is_standalone & wanted)
     return found.sort_by("frame_seq").cast(SCHEMA)
+
+
+def _newest(table: DeltaTable, wanted: ds.Expression, retention: Retention) -> pa.Array:
+    """Return the positions of those control frames of any epoch that later frames are read with."""
+    found = dataset_of(table).to_table(columns=["frame_seq", "stream", "body"], filter=wanted).sort_by("frame_seq")
+    by_content = ["stream", "body"] if retention.older_control == "distinct" else ["stream"]
+    contents = zip(*(found[name].to_pylist() for name in by_content), strict=True)
+    newest = dict(zip(contents, found["frame_seq"].to_pylist(), strict=True))
+    return pa.array(sorted(newest.values()), pa.int64())
 
 
 def _is_append_only(table: DeltaTable) -> bool:
@@ -239,6 +276,11 @@ class _BronzeScan:
     def updates(self, stream: str) -> Updates:
         return np.concatenate(self._found[stream])
 
+    def open_since(self, stream: str) -> int | None:
+        """Return the first position of an update whose end may still come; None without one."""
+        opened = self._finders[stream].open
+        return opened[0] if opened and self._epochs and opened[1] == self._epochs[-1][1] else None
+
     def epoch_of(self, position: int) -> int:
         """Return the epoch of the frame at a position, or of the last before it."""
         return max((epoch for first, epoch in self._epochs if first <= position), default=0)
@@ -255,6 +297,8 @@ class _BronzeScan:
 def _need(table: str, rules: StreamRules, scan: _BronzeScan, dropped_to: int) -> Need:
     none = np.empty(0, UPDATE)
     taken = scan.updates(rules.stream)
+    if not rules.has_snapshots and not rules.is_misfit:
+        return _need_beyond_base(table, rules, scan)
     taken = taken[taken["end"] <= rules.applied]
     snapshots = taken[taken["snapshot"]]
     reason = _why_all(rules, dropped_to) or ("" if len(snapshots) else "stands on no whole snapshot")
@@ -270,10 +314,21 @@ def _need(table: str, rules: StreamRules, scan: _BronzeScan, dropped_to: int) ->
     return Need(table, first, f"stands on the snapshot at {int(last['begin'])}", of_epoch, before)
 
 
+def _need_beyond_base(table: str, rules: StreamRules, scan: _BronzeScan) -> Need:
+    """Return what a table without snapshots needs: the updates that its base has not, and an open one."""
+    none, base = np.empty(0, UPDATE), -1 if rules.base is None else rules.base
+    updates, opened = scan.updates(rules.stream), scan.open_since(rules.stream)
+    later = updates["begin"][updates["end"] > base].tolist()
+    first = min([*later, *([] if opened is None else [opened])], default=scan.last + 1)
+    if rules.base is not None:
+        return Need(table, first, f"stands on its base at {base}", none, none)
+    if rules.applied < 0 and first > scan.last:
+        return Need(table, first, "has taken nothing", none, none)
+    return Need(table, 0, "has no snapshots: it needs every frame", none, none)
+
+
 def _why_all(rules: StreamRules, dropped_to: int) -> str:
     """Return why a table needs every frame, whatever it has applied; empty if it does not."""
-    if not rules.has_snapshots:
-        return "has no snapshots"
     if rules.every_update:
         return "keeps history"
     if rules.applied < 0:

@@ -6,7 +6,7 @@ neither planner, decoder, fold nor Spark. Its rules are those of the design:
 - an update counts once it is complete; an unmatched ``begin`` or ``end`` voids the open update;
 - a table whose stream has snapshots is its last complete snapshot, then the data updates of the same epoch in order:
   all of them for the first snapshot of an epoch, unless it begins with a mark, else those that began after it did;
-- any other table is every complete update, in order.
+- any other table is every complete update, in order; where the oldest were dropped, its base and those after it.
 
 Rows are folded one span of keys at a time (`BronzeFold.expected`): each takes one to two kilobytes of memory.
 """
@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from silverfold.conf.errors import PositionGap
 from silverfold.conf.model import Table
 from silverfold.conf.names import folded
 from silverfold.connectors.base import Connector, ControlFrame, Feed, Kind, TableKind
@@ -28,6 +29,7 @@ from silverfold.connectors.verification import ReferenceChange, ReferenceReader
 from silverfold.pipelines.landing.bronze import read_frames
 from silverfold.pipelines.landing.losses import Losses
 from silverfold.pipelines.places import Place
+from silverfold.pipelines.verifying.base_rows import BaseRows
 from silverfold.pipelines.verifying.landed_updates import (
     Body,
     LandedUpdate,
@@ -36,6 +38,7 @@ from silverfold.pipelines.verifying.landed_updates import (
     landed_updates,
     last_state,
 )
+from silverfold.pipelines.verifying.silver_rows import NOTHING_LEFT_OUT, LeftOut
 from silverfold.pipelines.verifying.table_fold import LogFold, Row, TableFold
 
 LOG_KEYS = ("_position", "_row_key", "_op", "_last_row_key")
@@ -51,12 +54,16 @@ class Expected:
         columns: All columns to compare, keys included.
         rows: In no particular order; a missing column is null.
         begins: Position from which bronze was folded; None if nothing was.
+        base: Position of the base that the fold began with; None without.
+        left_out: Rows that cannot be compared, since changes came late to the base.
     """
 
     keys: tuple[str, ...]
     columns: tuple[str, ...]
     rows: Sequence[Row]
     begins: int | None
+    base: int | None = field(default=None, kw_only=True)
+    left_out: LeftOut = field(default=NOTHING_LEFT_OUT, kw_only=True)
 
     def comparable(self, found: pa.Table) -> pa.Table:
         """Return the rows found that can be compared: all of them."""
@@ -84,6 +91,7 @@ class LandedTable:
     Args:
         left_out: Positions of frames that are skipped.
         losses: The positions lost from bronze, as the table is affected by them.
+        base: The base with which the table begins; None if it begins with bronze.
     """
 
     bronze: Place
@@ -93,6 +101,7 @@ class LandedTable:
     through: int
     left_out: Collection[int] = ()
     losses: Losses = field(default_factory=Losses)
+    base: BaseRows | None = None
 
     @property
     def settings(self) -> Table:
@@ -110,11 +119,28 @@ class LandedTable:
 
     def context(self, order: Sequence[LandedUpdate]) -> LandedContext:
         """Return a reader for updates in order of effect, with all control frames before the first already read."""
-        context = LandedContext(
-            self.controls, self.connector.reference(self.feed, self.table), self.through, self.left_out
-        )
+        reader = self.connector.reference(self.feed, self.table)
+        names = () if self.base is None else self.base.names
+        context = LandedContext(self.controls, reader, self.through, self.left_out, names)
         context.take_controls(order[0].begin if order else self.through)
         return context
+
+    def since(self, since: int) -> int:
+        """Return the position from which bronze has to have every frame: ``since`` without a base.
+
+        Raises PositionGap if the base is further than the table, which was set back.
+        """
+        if self.base is None:
+            return since
+        if self.base.position > self.through:
+            advice = f"`silverfold rebuild {self.feed.name} {self.table}` makes it anew from its base"
+            raise PositionGap(feed=self.feed.name, first=self.through + 1, last=self.base.position, advice=advice)
+        return self.base.since
+
+    def after_base(self, updates: Sequence[LandedUpdate]) -> Sequence[LandedUpdate]:
+        """Return the updates that the base has not."""
+        reached = -1 if self.base is None else self.base.position
+        return [update for update in updates if update.end > reached]
 
     @cached_property
     def controls(self) -> Sequence[ControlFrame]:
@@ -163,22 +189,37 @@ class BronzeFold:
             if self._is_log
             else TableFold(context.keys, within, upserts=not snapshots, snapshot_end=snapshot_end)
         )
-        late: list[ReferenceChange] = []
+        before, late = self._begin(fold, context.keys, within), list[ReferenceChange]()
         for update, frames in in_order_of_effect(landed.bronze, landed.stream, self.order):
             changes = context.changes(update, frames, EVERY_KEY if self._is_log else within)
             if landed.connector.source_ordered:
                 late += filter(fold.concerns, changes)
             else:
                 fold.apply(changes, context.columns, snapshot=update.snapshot)
-        fold.apply(in_sequence(late), context.columns)
+        fold.apply(in_sequence([*before, *late]), context.columns)
         context.finish()
-        begins = min((update.begin for update in self.order), default=None)
+        begins, base = min((update.begin for update in self.order), default=None), landed.base
         return Expected(
             self._row_keys(context.keys),
-            tuple(dict.fromkeys((*fold.own_columns, *context.columns))),
+            tuple(dict.fromkeys((*fold.own_columns, *context.columns, *(base.names if base else ())))),
             fold.all_rows(),
             begins,
+            base=base.position if base else None,
+            left_out=base.left_out(context.keys, before, late) if base else NOTHING_LEFT_OUT,
         )
+
+    def _begin(self, fold: LogFold | TableFold, keys: Sequence[str], within: KeySpan) -> Sequence[ReferenceChange]:
+        """Begin a fold with the base, if there is one; return the changes that do so, in the source's order."""
+        base = self.landed.base
+        if base is None:
+            return ()
+        if isinstance(fold, LogFold):
+            fold.add_rows(base.log_rows())
+        elif self.landed.connector.source_ordered:
+            return base.changes_within(keys, within)
+        else:
+            fold.rows = base.rows_within(keys, within)
+        return ()
 
     def _row_keys(self, source: tuple[str, ...]) -> tuple[str, ...]:
         return self.landed.settings.keys or (LOG_KEYS if self._is_log else source)
@@ -192,7 +233,7 @@ def fold_bronze(landed: LandedTable, *, since: int = 0) -> BronzeFold:
     """Return the updates that make the rows a table must hold, once all that has landed is applied.
 
     Args:
-        since: Position of the first update that the table took; only for a table without snapshots.
+        since: Position from which a table without snapshots needs every frame, if it begins with bronze.
 
     Raises:
         PositionGap: Bronze lacks frames that are needed, or has them twice.
@@ -202,8 +243,8 @@ def fold_bronze(landed: LandedTable, *, since: int = 0) -> BronzeFold:
     snapshots = landed.connector.has_snapshots(landed.settings)
     order = last_state(found.updates, resync=resync) if snapshots else sorted(found.updates)
     first = min((update.begin for update in order), default=min(landed.through, 0))
-    found.require(first if snapshots else since)
-    return BronzeFold(landed, order)
+    found.require(first if snapshots else landed.since(since))
+    return BronzeFold(landed, landed.after_base(order))
 
 
 def in_sequence(changes: Iterable[ReferenceChange]) -> list[ReferenceChange]:
@@ -218,14 +259,20 @@ class LandedContext:
         controls: The feed's control frames.
         through: Position up to which frames are read.
         left_out: Positions of frames that are skipped.
+        names: Names of columns before the first frame.
     """
 
     def __init__(
-        self, controls: Iterable[ControlFrame], reader: ReferenceReader, through: int, left_out: Collection[int]
+        self,
+        controls: Iterable[ControlFrame],
+        reader: ReferenceReader,
+        through: int,
+        left_out: Collection[int],
+        names: Iterable[str] = (),
     ) -> None:
         self._reader, self._through, self._left_out = reader, through, left_out
         self._controls = sorted(controls, reverse=True)
-        self._first: dict[str, str] = {}
+        self._first = {folded(name): name for name in names}
         self._other: dict[str, str] = {}
 
     @property

@@ -15,6 +15,8 @@ Where bronze begins at a floor, the fold begins with the first complete snapshot
 - versions that begin after it: exactly;
 - versions current at its end: all but their beginning, if that was before the snapshot;
 - versions that ended before: not at all. They are not compared.
+
+A table without snapshots begins with its base there: all its versions are compared.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -33,13 +35,11 @@ from silverfold.conf.errors import ProtocolError, WireError
 from silverfold.connectors.base import Connector
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan
 from silverfold.connectors.verification import ReferenceChange
+from silverfold.pipelines.verifying.base_rows import END, START
 from silverfold.pipelines.verifying.compare import same
 from silverfold.pipelines.verifying.landed_updates import LandedUpdate, in_order_of_effect
 from silverfold.pipelines.verifying.reference_fold import Expected, LandedContext, LandedTable, in_sequence
 from silverfold.pipelines.verifying.table_fold import Row, TableFold
-
-START: Final = "__START_AT"
-END: Final = "__END_AT"
 
 Step: TypeAlias = tuple[LandedUpdate, ...]
 """Updates that take effect at once: a single update, or a snapshot followed by its overlay."""
@@ -104,7 +104,7 @@ class HistoryFold:
         landed, context = self.landed, self.landed.context(self._order)
         snapshots = landed.connector.has_snapshots(landed.settings)
         fold = VersionFold(_Touched(context.keys, within, upserts=not snapshots, snapshot_end=-1))
-        late: list[ReferenceChange] = []
+        before, late = self._begin(fold, context.keys, within), list[ReferenceChange]()
         for snapshot, timed in self._read_steps(context, fold.rows, passes=snapshots):
             if landed.connector.source_ordered:
                 late += (change for _, change in timed)
@@ -112,11 +112,27 @@ class HistoryFold:
                 fold.replace(timed, snapshot_end=snapshot.end)
             else:
                 fold.take(timed)
-        fold.take([(change.sequence, change) for change in in_sequence(late)])
+        fold.take([(change.sequence, change) for change in in_sequence([*before, *late])])
         context.finish()
-        columns = dict.fromkeys((*context.keys, *context.columns, START, END))
-        begins = min((update.begin for update in self._order), default=None)
-        return ExpectedHistory((*context.keys, START), tuple(columns), fold.versions(), begins, self.snapshot_end)
+        base, begins = landed.base, min((update.begin for update in self._order), default=None)
+        columns = dict.fromkeys((*context.keys, *context.columns, *(base.names if base else ()), START, END))
+        return ExpectedHistory(
+            (*context.keys, START),
+            tuple(columns),
+            fold.versions(),
+            begins,
+            self.snapshot_end,
+            base=base.position if base else None,
+        )
+
+    def _begin(self, fold: VersionFold, keys: Sequence[str], within: KeySpan) -> Sequence[ReferenceChange]:
+        """Begin a fold with the base, if there is one; return the changes that do so, in the source's order."""
+        if self.landed.base is None:
+            return ()
+        if self.landed.connector.source_ordered:
+            return self.landed.base.version_changes_within(keys, within)
+        fold.begin(self.landed.base.versions_within(keys, within))
+        return ()
 
     @cached_property
     def _order(self) -> Sequence[LandedUpdate]:
@@ -171,11 +187,11 @@ def fold_history(
     """
     snapshots, resync = landed.connector.has_snapshots(landed.settings), landed.connector.continuity == "resync"
     found = landed.updates()
-    updates = [update for update in found.updates if update.begin >= begins_at]
+    updates = landed.after_base([update for update in found.updates if update.begin >= begins_at])
     chosen = list(steps(updates, resync=resync) if snapshots else _single_steps(updates))
     begun = max(found.floor, begins_at)
     begins = min((update.begin for step in chosen for update in step), default=0)
-    found.require(begins if snapshots and begun else since)
+    found.require(begins if snapshots and begun else landed.since(since))
     snapshot_end = chosen[0][0].end if chosen and snapshots and begun else None
     return HistoryFold(landed, chosen, passed_over, snapshot_end)
 
@@ -205,6 +221,15 @@ class VersionFold:
     rows: _Touched
     _ended: list[Row] = field(default_factory=list)
     _began: dict[Key, _Moment] = field(default_factory=dict)
+
+    def begin(self, versions: Iterable[tuple[Key, Row]]) -> None:
+        """Begin with versions, by the keys of their rows."""
+        for key, version in versions:
+            if version[END] is None:
+                self.rows.rows[key] = {name: value for name, value in version.items() if name not in (START, END)}
+                self._began[key] = version[START]
+            else:
+                self._ended.append(version)
 
     def take(self, timed: Iterable[_TimedChange]) -> None:
         """Apply changes, ordered by moment."""

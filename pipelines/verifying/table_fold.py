@@ -148,6 +148,11 @@ class LogFold:
             partial = change.op == "update" and len(sent) < len(columns)
             self._add({**self._row(change), **change.row, "_present": sent if partial else None})
 
+    def add_rows(self, rows: Iterable[Row]) -> None:
+        """Append rows as they are."""
+        for row in rows:
+            self._add(row)
+
     def concerns(self, _change: ReferenceChange) -> bool:
         """Return True: the rows that a change makes are known only at the end of its update."""
         return True

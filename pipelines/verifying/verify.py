@@ -37,7 +37,8 @@ from silverfold.pipelines.places import Places, history_of
 from silverfold.pipelines.storage.companions import companion, companion_of
 from silverfold.pipelines.storage.cuts import app_id, built_otherwise, last_cuts, newest_note, position_in
 from silverfold.pipelines.store import open_table
-from silverfold.pipelines.upkeep.beginnings import begins_at, history_begins_at
+from silverfold.pipelines.upkeep.beginnings import begins_at, history_begins_at, needs_from
+from silverfold.pipelines.verifying.base_rows import read_base
 from silverfold.pipelines.verifying.compare import Comparison, as_stored, compare, shown
 from silverfold.pipelines.verifying.reference_fold import BronzeFold, Expected, LandedTable, fold_bronze
 from silverfold.pipelines.verifying.reference_history import HistoryFold, fold_history
@@ -115,6 +116,8 @@ class TableVerification(_Report):
     """The first ranges that differ."""
     differences: tuple[Difference, ...] = ()
     """The first differences, by key."""
+    base_position: int | None = None
+    """Position of the base with which the expected rows begin, since frames before it were dropped; null without."""
     rows_aside: int = 0
     """Number of ``found_rows`` from the side table. Which rows belong there is not verified: Spark evaluates rules."""
 
@@ -141,10 +144,8 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
     silver = read_silver(places, feed.name, table)
     if silver is None:
         return _not_built(places, connector, feed, table)
-    landed, since = (
-        landed_table(places, connector, feed, table, silver.position),
-        begins_at(places, connector, feed, table),
-    )
+    since, begins = needs_from(places, connector, feed, table), begins_at(places, connector, feed, table)
+    landed = landed_table(places, connector, feed, table, silver.position)
     if companion(places, feed.name, table, "aside", at=silver.rows.version).is_gone:
         why = f"the rows that it keeps aside are gone: run `silverfold rebuild {feed.name} {table}`"
         return unknown(table, why, silver, Verdict.DIFFERENT)
@@ -155,7 +156,7 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
         if other is not None:
             return unknown(table, other, silver)
         degraded = degraded_rows(places, connector, feed, table, silver.rows.version)
-        limits = "; ".join(filter(None, [_limits(since, landed.losses.lacking), degraded.reason])) or None
+        limits = "; ".join(filter(None, [_limits(begins, landed, landed.losses.lacking), degraded.reason])) or None
         found = _compare_spans(table, fold, silver, placed=placed, reason=limits, left_out=degraded)
     except (PositionGap, WireError, ProtocolError) as error:
         other = built_otherwise(places, connector, feed, table, feed.tables[table].keys)
@@ -185,14 +186,12 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
     if other is not None:
         return unknown(name, other, history)
     over = [each.update_position for each in quarantined(places, feed.name, table) if each.resolution == PASSED_OVER]
-    landed, since = (
-        landed_table(places, connector, feed, table, history.position),
-        begins_at(places, connector, feed, table),
-    )
+    since, begins = needs_from(places, connector, feed, table), begins_at(places, connector, feed, table)
+    landed = landed_table(places, connector, feed, table, history.position)
     begun = history_begins_at(places, feed.name, table) if connector.has_snapshots(settings) else 0
     try:
         fold = fold_history(landed, passed_over=over, since=since, begins_at=begun)
-        return _compare_spans(name, fold, history, reason=_limits(since, landed.losses.untouched))
+        return _compare_spans(name, fold, history, reason=_limits(begins, landed, landed.losses.untouched))
     except (PositionGap, WireError, ProtocolError) as error:
         return unknown(name, explain_gap(error, landed.losses), history)
 
@@ -201,7 +200,8 @@ def landed_table(places: Places, connector: Connector, feed: Feed, table: str, t
     """Return what of bronze makes a table, up to a position. Raises StoreUnavailable."""
     left_out = {each.position for each in quarantined(places, feed.name, table) if each.is_left_out}
     losses = losses_of(places, connector, feed, table)
-    return LandedTable(places.bronze(feed.name), connector, feed, table, through, left_out, losses)
+    base = read_base(places, connector, feed, table)
+    return LandedTable(places.bronze(feed.name), connector, feed, table, through, left_out, losses, base)
 
 
 def explain_gap(error: Exception, losses: Losses) -> str:
@@ -237,11 +237,13 @@ def _compare_spans(
         return compared()
 
 
-def _limits(since: int, lost: Sequence[Range]) -> str | None:
+def _limits(begins: int, landed: LandedTable, lost: Sequence[Range]) -> str | None:
     """Return the limits of a comparison: a table may lack what was dropped or lost before it was built."""
-    dropped = f"begins at position {since}, what landed before was dropped and is not compared" if since else ""
+    dropped = f"begins at position {begins}, what landed before was dropped and is not compared" if begins else ""
+    begun = "" if landed.base is None else f"begins with its base at position {landed.base.position}"
+    base = f"{begun}, what landed before was dropped" if begun else ""
     lacking = f"lacks positions {format_ranges(lost)}, which bronze has lost" if lost else ""
-    return "; ".join(filter(None, [dropped, lacking])) or None
+    return "; ".join(filter(None, [dropped, base, lacking])) or None
 
 
 def compare_table(
@@ -284,6 +286,7 @@ def compare_table(
         position=_position(silver.position),
         delta_version=silver.rows.version,
         folded_from=rows.begins,
+        base_position=rows.base,
         expected_rows=result.expected_rows,
         found_rows=result.found_rows,
         missing_rows=result.missing,
@@ -296,7 +299,8 @@ def compare_table(
 
 
 def _compare_rows(expected: Expected, found: pa.Table, left_out: LeftOut, *, placed: bool) -> Comparison:
-    expected, found = replace(expected, rows=left_out.others(expected.rows)), left_out.others_found(found)
+    for each in (left_out, expected.left_out):
+        expected, found = replace(expected, rows=each.others(expected.rows)), each.others_found(found)
     names = [name for name in found.column_names if placed or name != "_position"]
     found = expected.comparable(found).select(names)
     result = compare(expected.keys, expected.columns, expected.rows, found)

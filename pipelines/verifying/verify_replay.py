@@ -7,7 +7,9 @@ then, folded in the source's order. Records that land later make no difference; 
 - a landed record that the source does not have, though it has older ones;
 - a row that differs.
 
-Where the source has dropped records that silver is made of, or bronze has, nothing can be compared.
+Where the source has dropped records that silver is made of, nothing can be compared. Where bronze has, the comparison
+begins with the table's base (`pipelines.upkeep.bases`), whose rows are taken as they are. Records that bronze no longer
+has are in the base; they are counted.
 """
 
 from __future__ import annotations
@@ -18,12 +20,14 @@ from dataclasses import dataclass, field
 from silverfold.conf.errors import PositionGap
 from silverfold.conf.text import counted
 from silverfold.connectors.base import Connector, Feed
-from silverfold.connectors.verification import SourceRecord, SourceReplay
+from silverfold.connectors.common.key_span import EVERY_KEY
+from silverfold.connectors.verification import ReferenceChange, SourceRecord, SourceReplay
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.upkeep.beginnings import begins_at
+from silverfold.pipelines.verifying.base_rows import BaseRows
 from silverfold.pipelines.verifying.landed_updates import LandedUpdate, in_order_of_effect
-from silverfold.pipelines.verifying.reference_fold import Expected, LandedTable, fold_bronze
-from silverfold.pipelines.verifying.silver_rows import Silver, degraded_rows
+from silverfold.pipelines.verifying.reference_fold import Expected, LandedTable, fold_bronze, in_sequence
+from silverfold.pipelines.verifying.silver_rows import NOTHING_LEFT_OUT, LeftOut, Silver, degraded_rows
 from silverfold.pipelines.verifying.table_fold import TableFold
 from silverfold.pipelines.verifying.verify import (
     TableVerification,
@@ -47,21 +51,29 @@ def verify_by_replay(
         WireError: A record that landed cannot be read.
         StoreUnavailable: Bronze cannot be read now.
     """
-    if since := begins_at(places, connector, feed, table):
-        return unknown(table, f"bronze has dropped what landed before position {since}", silver)
     landed = landed_table(places, connector, feed, table, silver.position)
+    base = landed.base
+    if base is None and (since := begins_at(places, connector, feed, table)):
+        return unknown(table, f"bronze has dropped what landed before position {since}", silver)
     try:
         order = fold_bronze(landed).order
     except PositionGap as error:
         return unknown(table, explain_gap(error, landed.losses), silver)
     for frame in sorted(landed.controls):
         replay.control(frame)
-    replayed = _replayed(replay, *_landed_records(landed, order, replay))
+    replayed = _replayed(replay, *_landed_records(landed, order, replay), base)
     if replayed.expired:
         return unknown(table, _some(replayed.expired, "that landed, which the source no longer holds"), silver)
     left_out = degraded_rows(places, connector, feed, table, silver.rows.version)
     reasons = filter(None, [*replayed.reasons(), left_out.reason])
-    expected = Expected(replay.keys, replay.columns, replayed.fold.all_rows(), None)
+    expected = Expected(
+        replay.keys,
+        tuple(dict.fromkeys((*replay.columns, *(base.names if base else ())))),
+        replayed.fold.all_rows(),
+        None,
+        base=base.position if base else None,
+        left_out=replayed.left_out,
+    )
     found = compare_table(
         table, lambda _: expected, silver, placed=False, reason="; ".join(reasons) or None, left_out=left_out
     )
@@ -74,14 +86,20 @@ class _Replayed:
 
     fold: TableFold
     """The rows of records that landed."""
+    base: BaseRows | None
+    """What the table begins with; bronze no longer has the records that it is made of."""
     lost: list[SourceRecord] = field(default_factory=list)
-    """Acknowledged, and not in bronze."""
+    """Acknowledged, and neither in bronze nor in a base."""
+    in_base: int = 0
+    """Number of acknowledged records that bronze has not: the base has them."""
     to_come: int = 0
     """Number of records that have not landed yet."""
     expired: list[SourceRecord] = field(default_factory=list)
     """Landed, and dropped by the source since."""
     foreign: list[SourceRecord] = field(default_factory=list)
     """Landed, though the source does not have them."""
+    left_out: LeftOut = NOTHING_LEFT_OUT
+    """Rows that cannot be compared, since changes came late to the base."""
 
     def reasons(self) -> Iterable[str]:
         """Yield what is to be said beside the rows."""
@@ -89,21 +107,39 @@ class _Replayed:
             yield _some(self.lost, "that the source was told are in bronze, which are not")
         if self.foreign:
             yield _some(self.foreign, "that landed, which the source does not have")
+        if self.base is not None:
+            begun = f"begins with its base at position {self.base.position}"
+            yield f"{begun}, from which {counted(self.in_base, 'record')} of the source are taken as they are there"
         if self.to_come:
             yield f"{counted(self.to_come, 'record')} of the source had not landed yet, and are not compared"
 
+    def count(self, record: SourceRecord, *, acknowledged: bool) -> None:
+        """Take a record that is not in bronze."""
+        if not acknowledged:
+            self.to_come += 1
+        elif self.base is None:
+            self.lost.append(record)
+        else:
+            self.in_base += 1
 
-def _replayed(replay: SourceReplay, applied: set[SourceRecord], skipped: set[SourceRecord]) -> _Replayed:
-    found = _Replayed(TableFold(replay.keys, upserts=True))
-    unseen = set(applied)
+
+def _replayed(
+    replay: SourceReplay, applied: set[SourceRecord], skipped: set[SourceRecord], base: BaseRows | None
+) -> _Replayed:
+    found = _Replayed(TableFold(replay.keys, upserts=True), base)
+    before = in_sequence(base.changes_within(replay.keys, EVERY_KEY)) if base else []
+    unseen, later = set(applied), list[ReferenceChange]()
     for record, changes in replay.records(applied):
         unseen.discard(record)
-        if record in applied:
-            found.fold.apply(changes, replay.columns)
-        elif record not in skipped and replay.was_acknowledged(record):
-            found.lost.append(record)
+        if record in applied and base is None:
+            found.fold.apply(changes)
+        elif record in applied:
+            later += changes
         elif record not in skipped:
-            found.to_come += 1
+            found.count(record, acknowledged=replay.was_acknowledged(record))
+    if base is not None:
+        found.fold.apply(in_sequence([*before, *later]))
+        found.left_out = base.left_out(replay.keys, before, later)
     for record in sorted(unseen):
         (found.expired if replay.is_expired(record) else found.foreign).append(record)
     return found

@@ -157,6 +157,7 @@ def test_the_keys_for_scripts_stay():
         "tombstones",
         "rows_aside",
         "begins_at_position",
+        "base_position",
         "built_otherwise",
         "warning",
         "lacks_positions",

@@ -297,6 +297,7 @@ def test_the_keys_for_scripts_stay():
         "different_cells",
         "ranges",
         "differences",
+        "base_position",
         "rows_aside",
     ]
     assert list(table["ranges"][0]) == ["first_key", "last_key", "expected_rows", "found_rows", "columns"]

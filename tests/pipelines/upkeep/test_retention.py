@@ -26,6 +26,7 @@ from silverfold.pipelines.places import Places
 from silverfold.pipelines.planning.plan import Planner
 from silverfold.pipelines.planning.rules import StreamRules
 from silverfold.pipelines.reading.connection_log import epoch_marks
+from silverfold.pipelines.reading.status import read_status
 from silverfold.pipelines.storage.commit_note import CommitNote
 from silverfold.pipelines.upkeep.retention import (
     Retention,
@@ -255,11 +256,28 @@ def test_a_table_that_needs_every_frame_lets_none_go(tmp_path: Path, settings: d
     for _ in range(2):
         market.history.connect()
         market.history.snapshot("quotes", snapshot(1))
+        market.history.update("trades", added=snapshot(1))
+    market.history.streams |= {"trades": CONNECTOR.stream(market.feed, "trades")}
     market.built("quotes", 1, market.land())
 
     retention = market.plan()
 
     assert (retention.drops, describe(retention)) == (False, f"nothing to drop: {reason}")
+
+
+def test_a_table_without_snapshots_that_has_taken_nothing_lets_all_go(tmp_path: Path):
+    market = Market(tmp_path, {"quotes": quotes(), "trades": quotes(mode="updates_only")})
+    for _ in range(2):
+        market.history.connect()
+        market.history.snapshot("quotes", snapshot(1))
+    market.built("quotes", 1, market.land())
+
+    assert market.drop().floor > 0
+    market.history.streams |= {"trades": CONNECTOR.stream(market.feed, "trades")}
+    market.history.update("trades", added=snapshot(1))
+    last = market.land()
+    (trades,) = (table for table in read_status(market.places, CONNECTOR, market.feed, now=LONG_AFTER).tables[1:])
+    assert (trades.begins_at_position, trades.lag_updates, trades.landed_position) == (None, 1, last)
 
 
 def test_a_table_that_lags_behind_keeps_what_it_stands_on(market: Market):

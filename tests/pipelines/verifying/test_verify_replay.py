@@ -23,8 +23,10 @@ from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOff
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions
 from silverfold.connectors.hstreamdb.server.server import HStreamServer
 from silverfold.pipelines.landing.batch import Batch
+from silverfold.pipelines.landing.dropped import Dropped
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
+from silverfold.pipelines.upkeep.retention import Retention, drop_frames
 from silverfold.pipelines.verifying.verify import Difference, TableVerification, Verdict
 from silverfold.pipelines.verifying.verify_source import verify_against_source
 from tests.support.hstreamdb.landed import STREAM, feed_of, frame_of, objects, table_of
@@ -81,6 +83,18 @@ class Shop:
         writer.append(batch.prepare().table)
         self.landed = writer.last
         return self.landed
+
+    def made_base(self, rows: dict[int, tuple[str, FetchedFrame]]) -> None:
+        """Make a base of what has landed, and drop that: its rows, each with the record that made it."""
+        floor = self.landed + 1
+        retention = Retention(
+            0, floor, 1, (), tables={"orders": Dropped(floor, self.landed, 0)}, older_control="newest"
+        )
+        drop_frames(self.places.bronze(self.feed.name), self.feed.name, retention)
+        at = {number: "{:020}-{:020}-{:010}".format(*frame.ids[0]) for number, (_, frame) in rows.items()}
+        written = [{"id": number, "name": name, "_position": at[number]} for number, (name, _) in rows.items()]
+        base = self.places.base("orders")
+        write_silver(base, self.feed.name, "orders", written, position=self.landed, schema=SCHEMA)
 
     def committed(self, frame: FetchedFrame) -> Frame:
         """Return the control frame of a subscription whose shard was acknowledged up to a frame."""
@@ -184,6 +198,24 @@ def test_a_source_that_dropped_what_silver_is_made_of_cannot_be_compared_with(sh
 
     assert (found.verdict, found.differences) == (Verdict.UNKNOWN, ())
     assert found.reason == f"1 record that landed, which the source no longer holds, the first {first.ids[0]}"
+
+
+def test_a_table_that_begins_with_a_base_is_compared_from_there(shop: Shop) -> None:
+    old, older, late, new = shop.append((1, "a"), (2, "b"), (2, "c"), (1, "new"))
+    shop.land(old, shop.committed(older), shop.committed(old))
+    shop.made_base({1: ("a", old), 2: ("c", late)})
+    shop.land(older, new)
+
+    found = shop.verify({1: "new", 2: "c"})
+
+    assert (found.verdict, found.base_position) == (Verdict.EQUAL, 2)
+    assert found.reason == (
+        "begins with its base at position 2, from which 1 record of the source are taken as they are there; "
+        "1 record of the source had not landed yet, and are not compared"
+    )
+    assert shop.verify({1: "a", 2: "c"}).differences == (
+        Difference(key={"id": 1}, column="name", expected="new", found="a"),
+    )
 
 
 def test_a_subscription_that_began_at_the_end_cannot_be_compared_with(shop: Shop) -> None:

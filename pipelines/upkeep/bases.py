@@ -1,0 +1,198 @@
+"""Bases: a table without snapshots as it was at a position, so that bronze need not keep every frame before it.
+
+A base is built by the same `FeedBuild` as the table, from bronze, at a place of its own (`Places.base`): up to the
+first frame that is too young to be dropped, and never beyond the table. Each round adds what has aged since. Its own
+log records its position, as any table's does, so it is whole after a crash at any step. Silver has no part in it: what
+is wrong there does not get into the base.
+
+Once frames before it are dropped (`pipelines.upkeep.retention`), verification and rebuilds begin with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import get_args
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+
+from silverfold.conf.errors import ApplyError, StoreUnavailable
+from silverfold.conf.model import Settings
+from silverfold.connectors.base import Connector, Feed
+from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.holding.quarantine_log import copy_left_out, quarantined
+from silverfold.pipelines.landing.bronze import read_small_columns
+from silverfold.pipelines.landing.bronze_table import lost_from
+from silverfold.pipelines.landing.dropped import base_position, dropped_of
+from silverfold.pipelines.landing.losses import is_on_other_bronze, losses_of
+from silverfold.pipelines.places import BasePlaces, Place, Places, SidePlaces, places_of
+from silverfold.pipelines.storage.companions import CompanionVersions, Part, companion, companion_place
+from silverfold.pipelines.storage.cuts import (
+    all_cuts,
+    app_id,
+    built_otherwise,
+    current_cuts,
+    newest_note,
+    position_reached,
+)
+from silverfold.pipelines.storage.remove_tree import remove_tree
+from silverfold.pipelines.storage.silver_position import silver_position
+from silverfold.pipelines.storage.swap import replace_companion
+from silverfold.pipelines.store import open_table
+from silverfold.pipelines.upkeep.beginnings import base_needed, begins_at
+from silverfold.transforms.merge import Recorded, append
+from silverfold.transforms.spark_errors import named_errors
+
+
+def first_since(bronze: Place, moment: datetime, *, after: int) -> int | None:
+    """Return the position of the first frame received since a moment; None without one. Raises StoreUnavailable."""
+    since = pa.scalar(moment.astimezone(UTC), pa.timestamp("us", "UTC"))
+    for batch in read_small_columns(bronze, after=after):
+        young = batch.filter(pc.field("received_at") >= since)
+        if young.num_rows:
+            position: int = young["frame_seq"][0].as_py()
+            return position
+    return None
+
+
+@dataclass(frozen=True)
+class BaseBuild:
+    """The base of one table, whose stream has no snapshots."""
+
+    spark: SparkSession
+    settings: Settings
+    connector: Connector
+    feed: Feed
+    table: str
+
+    def advance(self, before: int | None, *, dry_run: bool = False) -> str:
+        """Let the base take what landed before a position, None for all; return a message on it.
+
+        Runs Spark jobs; safe to repeat, and to run alongside builds and readers.
+
+        Raises:
+            SilverfoldError: It stopped at a frame or a setting, or the store is unavailable. What it reached counts.
+        """
+        applied = position_reached(self._live, self.feed.name, self.table)
+        position = base_position(self._live, self.feed.name, self.table)
+        reason = self._why_none(position)
+        if reason is not None:
+            return f"not made, {reason}" if position is None else f"stays at position {position}: {reason}"
+        bound = applied + 1 if before is None else min(before, applied + 1)
+        if dry_run:
+            return f"would take what landed before position {bound}"
+        self._remove_useless(position)
+        reached = self._build(bound)
+        if reached < 0:
+            return "not made, no whole update is old enough"
+        return f"stands at position {reached}"
+
+    @property
+    def _live(self) -> Places:
+        return places_of(self.settings)
+
+    @property
+    def _places(self) -> BasePlaces:
+        return self._live.base(self.table)
+
+    def _why_none(self, position: int | None) -> str | None:
+        """Return why bronze cannot make the base, or lead it further; None if it can."""
+        places, feed = self._live, self.feed.name
+        bronze, now = places.bronze(feed), silver_position(places, feed, self.table)
+        if now.position < 0:
+            return "the table is not built"
+        keys = self.feed.tables[self.table].keys
+        if (other := built_otherwise(places, self.connector, self.feed, self.table, keys)) is not None:
+            return other
+        if is_on_other_bronze(bronze, lost_from(bronze), now):
+            return "the table was built from another bronze"
+        taken = losses_of(places, self.connector, self.feed, self.table).taken
+        if any(last > (-1 if position is None else position) for _, last in taken):
+            return "the table has taken frames that bronze has lost"
+        dropped = dropped_of(bronze, feed, self.table)
+        begins = begins_at(places, self.connector, self.feed, self.table)
+        if position is None and not dropped.is_enough(-1) and begins != dropped.floor:
+            return "frames that the table has taken were dropped"
+        return None
+
+    def _remove_useless(self, position: int | None) -> None:
+        """Remove a base that leads nowhere, if bronze can make another: behind dropped frames, or of other settings.
+
+        The table goes last: a base that is removed in part is still found to be useless.
+        """
+        feed, places = self.feed.name, self._places
+        keys = self.feed.tables[self.table].keys
+        is_stale = position is None and position_reached(places, feed, self.table) >= 0
+        is_whole = not dropped_of(self._live.bronze(feed), feed, self.table).floor
+        if is_stale or (is_whole and built_otherwise(places, self.connector, self.feed, self.table, keys)):
+            for part in get_args(Part):
+                remove_tree(companion_place(places, feed, self.table, part))
+            remove_tree(places.own(feed))
+
+    def _build(self, before: int) -> int:
+        feed = replace(self.feed, tables={self.table: self.feed.tables[self.table]})
+        copy_left_out(self._live, self._places, feed.name, self.table)
+        with FeedBuild.open(
+            lambda: self.spark, self.settings, self.connector, feed, places=self._places, before=before
+        ) as build:
+            build.refresh()
+            while (step := build.step(self.table)).moved:
+                pass
+            if step.error is not None:
+                raise step.error
+            return build.tables[self.table].position()
+
+
+def begin_from_base(session: SparkSession, places: Places, side: SidePlaces, connector: Connector, feed: Feed) -> None:
+    """Begin the rebuild of a table with the rows of its base, if bronze lacks frames that it was built from.
+
+    Does nothing once the rebuild has begun. Runs Spark jobs.
+
+    Args:
+        session: Not shared with other writers.
+
+    Raises:
+        ApplyError: The base was built with other settings, or Spark or Delta refused.
+        StoreUnavailable: The base cannot be read now.
+    """
+    table, base = side.table, places.base(side.table)
+    if base_needed(places, connector, feed, table) is None or position_reached(side, feed.name, table) >= 0:
+        return
+    other = built_otherwise(base, connector, feed, table, feed.tables[table].keys)
+    if other is not None:
+        own = base.own(feed.name)
+        anew = f"put that back; or, to begin anew without what was dropped, remove {own} and the table"
+        raise ApplyError(f"bronze has not what its base is made of, and {other}: {anew}", table=table)
+    opened = open_table(base.silver(feed.name, table))
+    note = newest_note(opened)
+    if opened is None or note is None:
+        raise StoreUnavailable(f"{base.own(feed.name)}: somebody has removed it")
+    cuts = current_cuts(all_cuts(base, feed.name, [table]))
+    known = quarantined(base, feed.name, table)
+    note = replace(
+        note,
+        first_position=cuts[0].first_position,
+        updates=sum(cut.updates for cut in cuts),
+        frames={str(each.position): each.resolution for each in known if each.resolution is not None},
+    )
+
+    def rows_at(place: Place, version: int) -> DataFrame:
+        with named_errors(table):
+            return session.read.format("delta").option("versionAsOf", version).load(place.url)
+
+    def copied(part: Part) -> int | None:
+        found = companion(base, feed.name, table, part, at=opened.version())
+        if found.is_gone:
+            raise StoreUnavailable(f"{base.own(feed.name)}: its {part} is gone")
+        if found.counts is None:
+            return None
+        source, target = (companion_place(each, feed.name, table, part) for each in (base, side))
+        return replace_companion(rows_at(source, found.counts.version()), target, note.to_json(), table=table)
+
+    versions = CompanionVersions(copied("history"), copied("tombstones"), copied("aside"))
+    recorded = Recorded(app_id(feed.name, table), note.last_position, replace(note, **versions._asdict()).to_json())
+    append(
+        rows_at(base.silver(feed.name, table), opened.version()), side.silver(feed.name, table).url, recorded=recorded
+    )
