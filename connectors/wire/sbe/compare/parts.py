@@ -80,9 +80,11 @@ def compare_groups(ledger: Ledger, location: Location, old: Body, new: Body) -> 
         is_last = root and not new.data and not is_misread_group(group, ledger.new)
         is_skippable = is_last or can_skip_group(group, ledger.new)
         at = location.at(group.name, 1, old.groups.index(group))
-        ledger.add(f"R55{_removal(group, old.groups, parts, is_skippable=is_skippable)}", at, old=group_text(group))
+        case = _removal(ledger, group, old.groups, parts, is_skippable=is_skippable)
+        ledger.add(f"R55{case}", at, old=group_text(group))
+    replaces = _is_last_removed(old.groups, parts)
     for group in (*parts.appended, *parts.inserted):
-        row = "R53" if group in parts.inserted else _group_row(ledger, group, old)
+        row = "R53" if group in parts.inserted else _group_row(ledger, group, old, replaces=replaces)
         _add(ledger, location.at(group.name, 1, new.groups.index(group)), group, row, group_text(group))
     pairs = [(location.at(after.name, 1, new.groups.index(after)), before, after) for before, after in parts.pairs]
     for at, before, after in pairs:
@@ -91,11 +93,14 @@ def compare_groups(ledger: Ledger, location: Location, old: Body, new: Body) -> 
     return pairs
 
 
-def _group_row(ledger: Ledger, group: Group, old: Body) -> str:
+def _group_row(ledger: Ledger, group: Group, old: Body, *, replaces: bool) -> str:
     can_skip = can_skip_group(group, ledger.old)
-    if isinstance(old, Message) and not old.data:
-        return _last_row(ledger, "R50", can_skip=can_skip, is_misread=is_misread_group(group, ledger.old))
-    row = "R51" if isinstance(old, Message) else "R54"
+    is_last = isinstance(old, Message) and not old.data
+    row = "R50" if is_last else "R51" if isinstance(old, Message) else "R54"
+    if replaces:
+        return f"{row}/replaced"
+    if is_last:
+        return _last_row(ledger, row, can_skip=can_skip, is_misread=is_misread_group(group, ledger.old))
     return _inner_row(ledger, row, can_skip=can_skip)
 
 
@@ -124,9 +129,11 @@ def compare_data(ledger: Ledger, location: Location, old: Body, new: Body) -> No
         is_last = root and not is_misread_data(data, ledger.new)
         is_skippable = is_last or can_skip_data(data, ledger.new)
         at = location.at(data.name, 2, old.data.index(data))
-        ledger.add(f"R69{_removal(data, old.data, parts, is_skippable=is_skippable)}", at, old=data_text(data))
+        case = _removal(ledger, data, old.data, parts, is_skippable=is_skippable)
+        ledger.add(f"R69{case}", at, old=data_text(data))
+    replaces = _is_last_removed(old.data, parts)
     for data in (*parts.appended, *parts.inserted):
-        row = "R68" if data in parts.inserted else _data_row(ledger, data, root=root)
+        row = "R68" if data in parts.inserted else _data_row(ledger, data, root=root, replaces=replaces)
         _add(ledger, location.at(data.name, 2, new.data.index(data)), data, row, data_text(data))
     for before, after in parts.pairs:
         at = location.at(after.name, 2, new.data.index(after))
@@ -134,7 +141,9 @@ def compare_data(ledger: Ledger, location: Location, old: Body, new: Body) -> No
         compare_data_layouts(ledger, at, before, after)
 
 
-def _data_row(ledger: Ledger, data: Data, *, root: bool) -> str:
+def _data_row(ledger: Ledger, data: Data, *, root: bool, replaces: bool) -> str:
+    if replaces:
+        return "R65/replaced" if root else "R66/replaced"
     can_skip = can_skip_data(data, ledger.old)
     if root:
         return _last_row(ledger, "R65", can_skip=can_skip, is_misread=is_misread_data(data, ledger.old))
@@ -145,14 +154,22 @@ def _names(level: Sequence[Group] | Sequence[Data]) -> str:
     return ", ".join(part.name for part in level)
 
 
+def _is_last_removed(level: Sequence[Group] | Sequence[Data], parts: Parts[Group] | Parts[Data]) -> bool:
+    """Return whether old readers expect a removed part where the appended ones begin."""
+    return bool(level) and level[-1].name in {each.name for each in parts.removed}
+
+
 def _removal(
+    ledger: Ledger,
     part: Group | Data,
     level: Sequence[Group] | Sequence[Data],
     parts: Parts[Group] | Parts[Data],
     *,
     is_skippable: bool,
 ) -> str:
-    """Return the case of a removed part: counts help only if all parts after it are gone too, and none was added.
+    """Return the case of a removed part: counts help only if all parts after it are gone too.
+
+    If others were appended, they help new readers only, and only if these know that old messages lack those.
 
     Args:
         is_skippable: New readers can skip it, or need not because nothing follows.
@@ -160,8 +177,11 @@ def _removal(
     remaining = {before.name for before, _ in parts.pairs}
     names = [each.name for each in level]
     following = names[names.index(part.name) + 1 :]
-    if remaining.intersection(following) or parts.appended or parts.inserted:
+    if remaining.intersection(following) or parts.inserted:
         return ""
+    if parts.appended:
+        is_known = all(ledger.is_versioned(each.since_version) for each in parts.appended)
+        return "/replaced" if is_known and is_skippable else ""
     return "/last" if is_skippable else "/unskippable"
 
 

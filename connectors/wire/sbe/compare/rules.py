@@ -49,6 +49,8 @@ def _rule(severities: str, kind: str, title: str, sees: str) -> Rule:
 _ABSENT = "New readers report {name} absent in messages before version {since}"
 _UNTOUCHED = "Nothing on the wire changes"
 _SKIPPED = "Old readers pass over it: counts tell them that it is there."
+_TAKEN_FOR_GROUP = "Old readers take its dimensions and entries for those of the group that they know there."
+_TAKEN_FOR_DATA = "Old readers take its bytes for those of the data that they know there."
 _LOST = "take what follows for something else"
 
 RULES: dict[str, Rule] = {
@@ -137,11 +139,13 @@ RULES: dict[str, Rule] = {
         "Old readers take its dimensions for the header of the next message."),
     "R50/unskippable": _rule("-B", "L", "group added at the end, laid out unlike others",
         "Old readers count it, read it as groups of their own are laid out, and refuse the message."),
+    "R50/replaced": _rule("-B", "L", "group added where another was removed", _TAKEN_FOR_GROUP),
     "R51": _rule("-B", "L", "group added before data",
         "Old readers take its dimensions for the length of the data that follows."),
     "R51/counted": _rule("--", "-", "group added before data", _SKIPPED),
     "R51/unskippable": _rule("-B", "L", "group added before data, not to be skipped",
         "Old readers count it but cannot tell how it is laid out, and do not reach the data behind it."),
+    "R51/replaced": _rule("-B", "L", "group added where another was removed", _TAKEN_FOR_GROUP),
     "R52": _rule("B- W-", "L", "new group lacks its version",
         "New readers of version {version} messages look for the dimensions of {name}, which only a count "
         "tells them are not there."),
@@ -154,6 +158,7 @@ RULES: dict[str, Rule] = {
     "R54/counted": _rule("--", "-", "group added inside entries", _SKIPPED),
     "R54/unskippable": _rule("-B", "L", "group added inside entries, not to be skipped",
         "Old readers count it but cannot tell how it is laid out, and lose their place at the end of the first entry."),
+    "R54/replaced": _rule("-B", "L", "group added where another was removed", _TAKEN_FOR_GROUP),
     "R55": _rule("BB", "L", "group removed", f"Both sides lose their place where {{name}} was, and {_LOST}."),
     "R55/unskippable": _rule("BB BW", "L", "last group removed, not to be skipped",
         "New readers count {name} in old messages but cannot tell how it is laid out, and lose their place; "
@@ -161,6 +166,9 @@ RULES: dict[str, Rule] = {
     "R55/last": _rule("BB WW", "L", "last group removed",
         "Without counts both sides lose their place; with them, {name} is missing to old readers and skipped "
         "by new ones."),
+    "R55/replaced": _rule("BB WB", "L", "last group replaced",
+        "Without counts both sides lose their place; with them, new readers skip {name} in old messages, and old "
+        "ones take what replaced it for {name}."),
     "R56": _rule("BB", "L", "order of groups changed",
         "Each side takes the entries of one group for those of another."),
     "R57": _rule("BB", "L", "group dimensions differ",
@@ -176,11 +184,13 @@ RULES: dict[str, Rule] = {
         "Old readers take its length for the header of the next message."),
     "R65/unskippable": _rule("-B", "L", "data added at the end, laid out unlike others",
         "Old readers count it, read it as data of their own are laid out, and refuse the message."),
+    "R65/replaced": _rule("-B", "L", "data added where other data was removed", _TAKEN_FOR_DATA),
     "R66": _rule("-B", "L", "data added inside entries",
         "Old readers lose their place at the end of the first entry."),
     "R66/counted": _rule("--", "-", "data added inside entries", _SKIPPED),
     "R66/unskippable": _rule("-B", "L", "data added inside entries, not to be skipped",
         "Old readers count it but cannot tell how it is laid out, and lose their place at the end of the first entry."),
+    "R66/replaced": _rule("-B", "L", "data added where other data was removed", _TAKEN_FOR_DATA),
     "R67": _rule("B- W-", "L", "new data lacks its version",
         "New readers of version {version} messages look for the length of {name}, which only a count tells "
         "them is not there."),
@@ -195,6 +205,9 @@ RULES: dict[str, Rule] = {
     "R69/last": _rule("BB WW", "L", "last data removed",
         "Without counts both sides lose their place; with them, {name} is missing to old readers and skipped "
         "by new ones."),
+    "R69/replaced": _rule("BB WB", "L", "last data replaced",
+        "Without counts both sides lose their place; with them, new readers skip {name} in old messages, and old "
+        "ones take what replaced it for {name}."),
     "R70": _rule("BB", "L", "order of data changed", "Each side takes the bytes of one for those of another."),
     "R71": _rule("BB", "L", "length of data differs",
         "Both sides read the length of {name} wrong, and lose their place."),

@@ -65,6 +65,26 @@ def test_old_readers_refuse_a_group_at_the_end_whose_dimensions_are_not_the_usua
     assert rules(old, usual) == [("R50", Severity.NONE, Severity.NONE)]
 
 
+def test_what_replaces_the_last_part_is_taken_for_it_by_old_readers_only():
+    group = '<group name="{}" id="{}" {}><field name="x" id="3" type="{}"/></group>'
+    data = '<data name="{}" id="{}" type="{}" {}/>'
+    before = message(group.format("fees", 2, "", "uint16") + data.format("memo", 5, "long", ""))
+    new = 'sinceVersion="2"'
+    after = message(group.format("taxes", 6, new, "uint32") + data.format("memo", 5, "long", ""))
+    other = message(group.format("fees", 2, "", "uint16") + data.format("note", 7, "brief", new))
+    old = schema(1, before, counted=True)
+    body = bytes.fromhex("0100 0100 0700 0100 0100 0100 2a 0200 0100 0000 0000 0700 0200 6869")
+    found = rules(old, schema(2, after, counted=True))
+    assert found == [("R51", Severity.NONE, Severity.BREAKING), ("R55", Severity.WARNING, Severity.BREAKING)]
+    unlike = rules(old, schema(2, other, counted=True))
+    assert unlike == [("R65", Severity.NONE, Severity.BREAKING), ("R69", Severity.BREAKING, Severity.BREAKING)]
+    assert decode(schema(2, after, counted=True), body).values["memo"] == b"hi"
+    unversioned = message(group.format("taxes", 6, "", "uint32") + data.format("memo", 5, "long", ""))
+    assert ("R55", Severity.BREAKING, Severity.BREAKING) in rules(old, schema(2, unversioned, counted=True))
+    classic = schema(1, before), schema(2, after)
+    assert ("R55", Severity.BREAKING, Severity.BREAKING) in rules(*classic)
+
+
 def test_templates_that_exchange_their_names_are_read_as_each_other():
     field = '<field name="a" id="1" type="uint8"/>'
     names = ((1, "Order", "Cancel"), (2, "Cancel", "Order"), (2, "Order", "Stop"), (2, "Stop", "Cancel"))
