@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from pydantic import SecretStr, ValidationError
 
@@ -10,6 +11,13 @@ from silverfold.conf.errors import ConfigError
 from silverfold.connectors.base import Problem
 from silverfold.connectors.hstreamdb.client.settings import ConnectionSettings, Tls
 from silverfold.connectors.hstreamdb.options import HStreamFeed
+
+TLS_FILES: Final = {
+    "tls.root_certificate": "ca",
+    "tls.client_certificate": "certificate",
+    "tls.client_certificate_key": "certificate_key",
+}
+"""Options of a feed, by the client's names of them."""
 
 
 def connection_settings(feed: HStreamFeed, environ: Mapping[str, str]) -> ConnectionSettings:
@@ -34,11 +42,7 @@ def connection_problems(feed: HStreamFeed) -> Iterator[Problem]:
 
 def _settings(feed: HStreamFeed, token: SecretStr | None) -> ConnectionSettings:
     options = feed.options
-    files = {
-        "root_certificate": options.ca,
-        "client_certificate": options.certificate,
-        "client_certificate_key": options.certificate_key,
-    }
+    files = {name.removeprefix("tls."): getattr(options, option) for name, option in TLS_FILES.items()}
     given = {name: path for name, path in files.items() if path}
     return ConnectionSettings(
         url=feed.address,

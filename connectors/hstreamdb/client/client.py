@@ -24,6 +24,8 @@ from types import TracebackType
 from typing import Self, Unpack
 from weakref import WeakSet
 
+from silverfold.conf.errors import ConfigError
+from silverfold.connectors.hstreamdb.client.address import TLS_FILES, connection_settings
 from silverfold.connectors.hstreamdb.client.administration import Administration
 from silverfold.connectors.hstreamdb.client.channels import Channels
 from silverfold.connectors.hstreamdb.client.cluster import Cluster
@@ -32,6 +34,7 @@ from silverfold.connectors.hstreamdb.client.producer import Producer, ProducerOp
 from silverfold.connectors.hstreamdb.client.readers import Offset, read_shard
 from silverfold.connectors.hstreamdb.client.records import ACK_DELAY, PATIENCE, Received, Reopening, fetch_records
 from silverfold.connectors.hstreamdb.client.settings import ConnectionSettings
+from silverfold.connectors.hstreamdb.options import HStreamFeed
 from silverfold.connectors.hstreamdb.protocol.frames import MAX_PLAIN_BYTES
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.records import Json, Record, RecordId
@@ -53,6 +56,17 @@ async def open_client(settings: ConnectionSettings) -> Client:
         await client.close()
         raise
     return client
+
+
+async def open_feed_client(feed: HStreamFeed, environ: Mapping[str, str]) -> Client:
+    """Return a client with the settings of a feed. Raises as `open_client`; errors name the feed's own settings."""
+    try:
+        return await open_client(connection_settings(feed, environ))
+    except ConfigError as error:
+        if error.key not in TLS_FILES:
+            raise
+        file, key = f"feeds/{feed.name}.toml", f"options.{TLS_FILES[error.key]}"
+        raise ConfigError(file=file, key=key, found=error.found, allowed=error.allowed) from error
 
 
 class Client(Administration):

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from silverfold.conf.errors import SourceRefused
 from silverfold.connectors.base import Frame, FrameSink, Resume, mark
 from silverfold.connectors.common.tasks import until_first_ends
-from silverfold.connectors.hstreamdb.client.address import connection_settings
-from silverfold.connectors.hstreamdb.client.client import Client, open_client
+from silverfold.connectors.hstreamdb.client.client import Client, open_feed_client
 from silverfold.connectors.hstreamdb.client.fetch import AckQueue, Fetch
 from silverfold.connectors.hstreamdb.options import HStreamFeed
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
@@ -47,7 +46,7 @@ class HStreamReceiver:
             RemoteProtocolError: A frame that cannot be acknowledged keeps coming.
         """
         self._acks = self._acks or [AckQueue() for _ in range(self._options.consumers)]
-        async with await open_client(connection_settings(self._feed, self._environ)) as client:
+        async with await open_feed_client(self._feed, self._environ) as client:
             found = await self._subscription(client)
             unacked, timeout = found.max_unacked_records, found.ack_timeout_seconds
             epoch, clock = Epoch(self._options.stream), asyncio.get_running_loop().time

@@ -14,8 +14,7 @@ from typing import Any, Self
 
 from silverfold.conf.errors import SourceRefused
 from silverfold.connectors.base import ControlFrame
-from silverfold.connectors.hstreamdb.client.address import connection_settings
-from silverfold.connectors.hstreamdb.client.client import open_client
+from silverfold.connectors.hstreamdb.client.client import open_feed_client
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.options import HStreamFeed
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
@@ -47,7 +46,7 @@ class HStreamSourceReplay:
     def __enter__(self) -> Self:
         self._runner = asyncio.Runner()
         try:
-            self._client = self._runner.run(open_client(connection_settings(self._feed, os.environ)))
+            self._client = self._runner.run(open_feed_client(self._feed, os.environ))
             found = self._runner.run(self._client.get_subscription(self._options.subscription)).subscription
             if found.offset != SpecialOffset.EARLIEST:
                 text = f"{found.subscription_id} began at the end of the stream, with no record that tells where"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from silverfold.conf.errors import ConfigError
 from silverfold.conf.model import FeedSettings, Settings
 from silverfold.connectors.base import Feed
 from silverfold.connectors.hstreamdb.client.address import connection_settings
+from silverfold.connectors.hstreamdb.client.client import open_feed_client
 from silverfold.connectors.registry import open_feed
 
 TABLE = {"keys": ["id"], "columns": {"id": "bigint", "total": "decimal(10, 2)", "name": "string"}}
@@ -90,3 +92,9 @@ def test_secrets_and_files_go_to_the_client_and_a_wrong_token_is_named_without_b
         connection_settings(feed, {"TOKEN": "not base64!"})
     assert "not base64!" not in str(raised.value)
     assert "options.token" in str(raised.value)
+
+
+def test_a_file_that_cannot_be_used_is_named_by_the_setting_of_the_feed() -> None:
+    feed = opened("hstreams://127.0.0.1:1", ca="none.pem")
+    with pytest.raises(ConfigError, match=r"shop.toml: options.ca: found 'none.pem'"):
+        asyncio.run(open_feed_client(feed, {}))
