@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from silverfold.connectors.base import Boundary, Feed, Frame, Kind
 from silverfold.connectors.hstreamdb.connector import CONNECTOR
 from silverfold.pipelines.landing.batch import Batch
@@ -75,3 +77,15 @@ def test_late_and_repeated_records_change_nothing_and_tombstones_go_below_the_fl
     assert build(spark, warehouse, SHOP, *again) == {1: "new", 4: "d", 5: "c", 6: "e"}
     assert tombstones(warehouse) == {3}
     assert [cut.notes for cut in last_cuts(Places(str(warehouse)), SHOP.name).values()] == [{}]
+
+
+@pytest.mark.parametrize("rounds", [4, pytest.param(25, marks=pytest.mark.nightly)])
+def test_tombstones_stay_few_however_long_the_run(spark: SparkSession, warehouse: Path, rounds: int) -> None:
+    left = []
+    for number in range(rounds):
+        keys = range(10 * number, 10 * number + 10)
+        inserted, removed = batch(2 * number + 1, *(upsert(key, "a") for key in keys)), map(deleted, keys)
+        floor = [committed(2 * number)] if number else []
+        assert build(spark, warehouse, SHOP, inserted, batch(2 * number + 2, *removed), *floor) == {}
+        left.append(len(tombstones(warehouse)))
+    assert left == [10, *[20] * (rounds - 1)]
