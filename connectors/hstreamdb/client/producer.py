@@ -212,7 +212,7 @@ class Producer:
 
     async def _shard_of(self, key: str) -> int:
         """Return the shard of a key, as often tried as an append where no node answers."""
-        backoff, tries = waits(self._rng), 0
+        backoff, tries = None, 0
         while True:
             try:
                 return await self._shards.shard_of(key)
@@ -220,6 +220,7 @@ class Producer:
                 tries += 1
                 if tries == self._max_tries or self._closed:
                     raise
+            backoff = backoff or waits(self._rng)  # seldom needed, and a tenth of a record's time
             await asyncio.sleep(backoff.next_wait())
 
     def _lane(self, name: int | str, shard_id: int) -> Lane:
