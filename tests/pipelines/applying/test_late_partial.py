@@ -29,7 +29,7 @@ def verified(stub: StubWarehouse, **settings: Any) -> tuple[Verdict, str | None,
     return found.verdict, found.reason, found.found_rows
 
 
-@pytest.mark.parametrize("rules", [False, True])
+@pytest.mark.parametrize("rules", [False, pytest.param(True, marks=pytest.mark.nightly)])
 def test_a_change_that_comes_late_among_partial_updates_marks_its_key_until_a_whole_row_comes(
     spark: SparkSession, warehouse: Path, rules: bool
 ) -> None:
