@@ -91,6 +91,8 @@ class _TableState:
     """When its last cut was committed; None without one."""
     overtaken: int = 0
     """Number of steps in a row that other processes have overtaken."""
+    skipped: bool = False
+    """A bad frame was skipped since the last cut: others may be near, and a look at each costs less than an attempt."""
 
 
 class FeedBuild:
@@ -234,14 +236,14 @@ class FeedBuild:
         silver = self.tables[name]
         context = silver.decoder.context(frame for frame in self._plan.control if frame.frame_seq <= cut.last)
         cut = replace(cut, left_out=self._states[name].quarantine.left_out(cut))
-        return read_job(silver, cut, context, later=self._later(silver, cut))
+        return read_job(silver, cut, context, later=self._later(silver, cut), check=self._states[name].skipped)
 
     def _record(self, job: CutJob, row: CutRow | None, began: float) -> CutRow | None:
         """Record that a cut was applied, by this build or, without a row, by another one; return the row recorded."""
         name, cut = job.silver.name, job.cut
         state = self._states[name]
         self._plan.reached(name, cut.last if row is not None else job.silver.position())
-        state.overtaken = 0
+        state.overtaken, state.skipped = 0, False
         self._plan.bisections[name].passed(cut.last)
         if row is None:  # maybe without frames read here: the other build's commit lists them
             state.quarantine.catch_up(now=self._now())
@@ -278,6 +280,7 @@ class FeedBuild:
             if shorter is not None and shorter.begins[0] == cut.begins[0]:  # else another snapshot's: do not shorten
                 return Step(name, plan, moved=True)
         if self._quarantine_fault(name, cut, fault):
+            self._states[name].skipped = True
             return Step(name, plan, moved=True)
         bisection.hold(fault.position if isinstance(fault, UndecodableFrame) else cut.begins[0], cut, fault)
         return Step(name, plan, error=fault, moved=True)

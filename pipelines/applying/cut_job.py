@@ -48,8 +48,13 @@ class CutJob:
     later: Sequence[T.StructField]
 
 
-def read_job(silver: SilverTable, cut: Cut, context: Any, *, later: Sequence[T.StructField]) -> CutJob:
+def read_job(
+    silver: SilverTable, cut: Cut, context: Any, *, later: Sequence[T.StructField], check: bool = False
+) -> CutJob:
     """Read the frames of a cut, and take their statistics if the cut needs them before it is applied.
+
+    Args:
+        check: Look at every frame in any case: a bad one is likely.
 
     Raises:
         UndecodableFrame: Statistics were taken; names the first bad frame.
@@ -57,8 +62,9 @@ def read_job(silver: SilverTable, cut: Cut, context: Any, *, later: Sequence[T.S
     """
     bronze = open_table(silver.places.bronze(silver.feed.name))
     frames = read_frames(silver, bronze, cut)
-    is_checked = needs_statistics(silver, context, cut)
-    found = statistics_of(silver, frames, context, cut) if is_checked else NO_STATISTICS
+    is_needed = needs_statistics(silver, context, cut)
+    found = statistics_of(silver, frames, context, cut) if is_needed or check else NO_STATISTICS
+    counted = found if is_needed else NO_STATISTICS  # else the fold counts the same again
     skipped = {_SKIPPED_FRAMES: len(cut.left_out)} if cut.left_out else {}
     return CutJob(
         silver=silver,
@@ -66,8 +72,8 @@ def read_job(silver: SilverTable, cut: Cut, context: Any, *, later: Sequence[T.S
         frames=frames,
         landing=None if bronze is None else landing_in(bronze, cut.last),
         context=context,
-        statistics=found._replace(counters={**found.counters, **skipped}),
-        is_checked=is_checked,
+        statistics=counted._replace(counters={**counted.counters, **skipped}),
+        is_checked=is_needed or check,
         later=later,
     )
 

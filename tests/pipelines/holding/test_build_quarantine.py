@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from silverfold.conf.errors import ApplyError
 from silverfold.connectors.base import Kind
 from silverfold.connectors.deephaven.connector import CONNECTOR
-from silverfold.pipelines.applying import write
+from silverfold.pipelines.applying import build, write
+from silverfold.pipelines.applying.apply_cut import apply_cut
 from silverfold.pipelines.holding.quarantine_log import quarantined, skip, undo_skip
 from silverfold.pipelines.reading.status import TableState, TableStatus, read_status
 from silverfold.pipelines.storage.cuts import last_cuts
@@ -140,6 +141,26 @@ def test_a_table_may_be_set_to_skip_bad_frames_by_itself(spark: SparkSession, wa
 
     assert (errors, built.holds("t"), shown(built)) == ({}, [], {1: ("AAPL", 13), 2: ("SUN", 22)})
     assert status(built).skipped_positions == (BAD, 19)
+
+
+def test_many_bad_frames_of_a_cut_are_skipped_by_a_look_at_each_and_not_by_as_many_attempts(
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
+):
+    built, history = story(spark, warehouse, VECTORS["unknown-template"].body, on_bad_frame="skip")
+    for _ in range(10):
+        history.begin("t")
+        history.inside("t", VECTORS["bad-range-count"].body)
+        history.end("t")
+    last = built.land(history)
+    attempts = list[int]()
+    monkeypatch.setattr(build, "apply_cut", lambda job: attempts.append(job.cut.last) or apply_cut(job))
+
+    assert built.build() == {}
+
+    assert shown(built) == WITHOUT_THE_FRAME
+    assert status(built).skipped_positions == (BAD, *range(19, last, 3))
+    assert last_cuts(built.places, FEED)["t"].notes == {"skipped_frames": 11}
+    assert len(attempts) <= 3
 
 
 def test_a_skip_undone_before_the_table_went_on_holds_it_again(held: tuple[Built, LandedHistory]):
