@@ -9,14 +9,13 @@ from google.protobuf.message import Message
 
 from silverfold.conf.errors import ConfigError
 from silverfold.connectors.hstreamdb.client.cluster import Cluster
-from silverfold.connectors.hstreamdb.client.readers import Offset, shard_offset
+from silverfold.connectors.hstreamdb.client.readers import Offset, shard_offset, tail
 from silverfold.connectors.hstreamdb.client.shards import list_shards
 from silverfold.connectors.hstreamdb.protocol.description import ClusterDescription
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset, StreamOffset, TimestampOffset
 from silverfold.connectors.hstreamdb.protocol.messages.streams import (
     DeleteStreamRequest,
     GetStreamRequest,
-    GetTailRecordIdRequest,
     ListStreamsRequest,
     ListStreamsWithPrefixRequest,
     Shard,
@@ -44,7 +43,6 @@ from silverfold.connectors.hstreamdb.protocol.methods import (
     DELETE_SUBSCRIPTION,
     GET_STREAM,
     GET_SUBSCRIPTION,
-    GET_TAIL_RECORD_ID,
     LIST_CONSUMERS,
     LIST_STREAMS,
     LIST_STREAMS_WITH_PREFIX,
@@ -127,10 +125,9 @@ class Administration:
         """Return the shards of a stream, in the order of their keys. Raises SourceRefused if it is unknown."""
         return await list_shards(self.cluster, stream)
 
-    async def tail(self, stream: str, shard_id: int) -> RecordId:
-        """Return the last batch of a shard; its index is 0."""
-        request = GetTailRecordIdRequest(stream_name=stream, shard_id=shard_id)
-        return RecordId.of((await self.cluster.call(GET_TAIL_RECORD_ID, request)).tail_record_id)
+    async def tail(self, stream: str, shard_id: int) -> RecordId | None:
+        """Return the last batch of a shard, with the index 0; None if it never had one."""
+        return await tail(self.cluster, stream, shard_id)
 
     async def trim_stream(self, stream: str, until: SpecialOffset | TimestampOffset) -> None:
         """Remove the records of all shards up to and including an offset."""

@@ -15,8 +15,9 @@ from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.protocol.messages.batches import StreamingFetchResponse
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import ShardOffset, SpecialOffset, TimestampOffset
 from silverfold.connectors.hstreamdb.protocol.messages.readers import ReadShardStreamRequest
-from silverfold.connectors.hstreamdb.protocol.methods import READ_SHARD_STREAM
-from silverfold.connectors.hstreamdb.protocol.records import RecordId
+from silverfold.connectors.hstreamdb.protocol.messages.streams import GetTailRecordIdRequest
+from silverfold.connectors.hstreamdb.protocol.methods import GET_TAIL_RECORD_ID, READ_SHARD_STREAM
+from silverfold.connectors.hstreamdb.protocol.records import RecordId, batch_number
 from silverfold.connectors.hstreamdb.protocol.status import Status
 
 Offset: TypeAlias = SpecialOffset | RecordId | TimestampOffset
@@ -31,6 +32,13 @@ def shard_offset(offset: Offset) -> ShardOffset:
         case RecordId():
             return ShardOffset(record_offset=offset.to_message())
     return ShardOffset(timestamp_offset=offset)
+
+
+async def tail(cluster: Cluster, stream: str, shard_id: int) -> RecordId | None:
+    """Return the last batch of a shard, with the index 0; None if it never had one."""
+    request = GetTailRecordIdRequest(stream_name=stream, shard_id=shard_id)
+    found = RecordId.of((await cluster.call(GET_TAIL_RECORD_ID, request)).tail_record_id)
+    return found if batch_number(found.batch_id) else None
 
 
 async def read_shard(
@@ -51,6 +59,9 @@ async def read_shard(
     """
     backoff = waits(Random())  # noqa: S311 - spreads retries, no secret
     last, count, tries = 0, 0, 0
+    if start == SpecialOffset.LATEST:  # asked for now: a read that breaks before the first batch must begin there too
+        end = await tail(cluster, stream, shard_id)
+        start, last = SpecialOffset.EARLIEST, 0 if end is None else end.batch_id
     while True:
         request = ReadShardStreamRequest(
             reader_id=f"silverfold-{uuid.uuid4().hex}",

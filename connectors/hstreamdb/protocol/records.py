@@ -44,6 +44,17 @@ class RecordId(NamedTuple):
         return batches.RecordId(shard_id=self.shard_id, batch_id=self.batch_id, batch_index=self.batch_index)
 
 
+def batch_number(batch_id: int) -> int:
+    """Return the place of a batch within an epoch of its shard's log: the low 32 bits; the first is 1."""
+    return batch_id & 0xFFFF_FFFF
+
+
+def batches_between(before: int, last: int) -> int:
+    """Return how many batches are behind one up to the last; only those of its epoch if that is another one."""
+    same = before >> 32 == last >> 32
+    return max(last - before, 0) if same or before > last else batch_number(last)
+
+
 @dataclass(frozen=True, slots=True)
 class HRecord:
     """A record whose payload is a JSON object. Integers come back as int, other numbers as float."""

@@ -10,17 +10,15 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.base import Frame, FrameSink, Kind, mark
 from silverfold.connectors.hstreamdb.client.administration import Administration
 from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse
+from silverfold.connectors.hstreamdb.protocol.records import batches_between
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
-
-_IN_LOG: Final = (1 << 32) - 1
-"""The part of a batch's number that counts within an epoch of its log; the first is 1."""
 
 
 class Progress:
@@ -83,8 +81,8 @@ class Progress:
         """Return the last batch of each shard; 0 if there is none."""
         stream = self._options.stream
         shards = [each.shard_id for each in await self._client.list_shards(stream)]
-        tails = {shard_id: (await self._client.tail(stream, shard_id)).batch_id for shard_id in shards}
-        return {shard_id: batch_id if batch_id & _IN_LOG else 0 for shard_id, batch_id in tails.items()}
+        tails = {shard_id: await self._client.tail(stream, shard_id) for shard_id in shards}
+        return {shard_id: 0 if tail is None else tail.batch_id for shard_id, tail in tails.items()}
 
     def _report(self, tails: Mapping[int, int], pending: int) -> list[Frame]:
         """Return a mark of how far behind the source the feed is, if that has changed."""
@@ -97,7 +95,7 @@ class Progress:
 
     def _lag(self, shard_id: int, tail: int) -> dict[str, float]:
         landed = self._epoch.shards[shard_id]
-        batches = max(tail - self._newest(shard_id), 0)
+        batches = batches_between(self._newest(shard_id), tail)
         seconds = max(time.time() - landed.published_ms / 1000, 0) if batches and landed.published_ms else 0
         return {
             "batches_behind": batches,

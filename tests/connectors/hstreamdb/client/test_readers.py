@@ -14,6 +14,7 @@ from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.client.readers import Offset
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset, TimestampOffset
 from silverfold.connectors.hstreamdb.protocol.messages.readers import ReadShardStreamResponse
+from silverfold.connectors.hstreamdb.protocol.messages.streams import GetTailRecordIdResponse
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.protocol.status import status_text
 from tests.support.hstreamdb.scripted_node import SHARD, connected, frame, received, refusing
@@ -53,17 +54,36 @@ def test_a_shard_is_read_as_frames_from_offset_to_offset() -> None:
         async with connected({"ReadShardStream": shard}) as (_, client):
             assert await read(client) == [frame(each, b"x%d" % each) for each in range(1, 6)]
             await read(client, RecordId(SHARD, 9, 3), TimestampOffset(timestamp_in_ms=5))
-            await read(client, SpecialOffset.LATEST, None)
-        first, second, third = shard.requests
+        first, second = shard.requests
         assert (first.stream_name, first.shard_id) == ("orders", SHARD)
         assert first.from_.WhichOneof("offset") == "special_offset"
         assert first.until.special_offset == SpecialOffset.LATEST
         assert RecordId.of(second.from_.record_offset) == RecordId(SHARD, 9, 3)
         assert second.until.timestamp_offset.timestamp_in_ms == 5
-        assert third.from_.special_offset == SpecialOffset.LATEST
-        assert not third.HasField("until")
-        assert len({each.reader_id for each in shard.requests}) == 3
+        assert len({each.reader_id for each in shard.requests}) == 2
 
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("end", "first"), [(1 << 32 | 7, 1 << 32 | 8), (1 << 32, 1)])
+def test_a_read_from_the_end_that_breaks_before_the_first_batch_begins_at_that_end_again(end: int, first: int) -> None:
+    async def tail(*_: Any) -> GetTailRecordIdResponse:
+        return GetTailRecordIdResponse(tail_record_id=RecordId(SHARD, end, 0).to_message())
+
+    async def serve(request: Any, context: Any) -> None:
+        requests.append(request)
+        if len(requests) == 1:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "gone")
+        await context.write(answer(request.from_.record_offset.batch_id or 1, first))
+
+    async def scenario() -> None:
+        async with connected({"ReadShardStream": serve, "GetTailRecordId": tail}) as (node, client):
+            frames = [each async for each in client.read_shard("orders", SHARD, SpecialOffset.LATEST, None)]
+            assert [each.ids[0].batch_id for each in frames] == [first]
+            assert node.calls["GetTailRecordId"] == 1
+        assert not any(each.HasField("until") for each in requests)
+
+    requests = list[Any]()
     asyncio.run(scenario())
 
 
