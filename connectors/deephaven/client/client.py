@@ -109,7 +109,7 @@ class TableClient(Closeable):
     def close(self) -> None:
         """Close the connection and wait for the thread, unless called by the listener itself. Safe to repeat.
 
-        The listener is called only if an update is open: the update is void, and the connection is over.
+        The listener hears no more, unless an update is open: that is void, and the connection is over.
         """
         self._closing = True
         with contextlib.suppress(OSError):
@@ -149,10 +149,12 @@ class TableClient(Closeable):
                     self._session.receive(chunk)
                 if not self._report_events():
                     return None
-            with self._state:
-                self._session.receive_eof()
+                if self._closing:
+                    break
             if self._closing:
                 return self._report_voided()
+            with self._state:
+                self._session.receive_eof()
             return SourceUnavailable(self._end_reason) if self._report_events() else None
         except (WireError, ProtocolError) as error:
             return None if self._closing else error
@@ -162,6 +164,8 @@ class TableClient(Closeable):
 
         A listener may hold resources from the beginning of an update that it releases at its end.
         """
+        with self._state:
+            self._session.close()
         voided = [event for event in self._remaining_events() if isinstance(event, UpdateVoided)]
         for event in voided:
             self._notifier.notify(event, self._session.roles)
@@ -183,8 +187,8 @@ class TableClient(Closeable):
             return b""
 
     def _report_events(self) -> bool:
-        """Report all available events to the listener; return False after the final one."""
-        while True:
+        """Report all available events to the listener, until it closes; return False after the final one."""
+        while not self._closing:
             with self._state:
                 event = self._session.next_event()
             if event is None:
@@ -194,3 +198,4 @@ class TableClient(Closeable):
             self._notifier.notify(event, self._session.roles)
             if isinstance(event, BadFrame):
                 return False
+        return True

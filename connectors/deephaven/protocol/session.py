@@ -68,7 +68,7 @@ class Session:
         self._head_size = 0
         self._subscriptions: dict[int, Subscription] = {}
         self._pending: deque[Event] = deque()
-        self._eof = False
+        self._eof = self._closed = False
         self._greeted = False
         self._error: WireError | ProtocolError | None = None
 
@@ -141,6 +141,10 @@ class Session:
         """Take the end of the connection, closed or broken."""
         self._eof = True
 
+    def close(self) -> None:
+        """End the connection here: frames received but not reported are dropped, and updates still open are void."""
+        self._eof = self._closed = True
+
     def next_event(self) -> Event | None:
         """Return the next event, or None when more bytes are needed or the connection has ended.
 
@@ -154,6 +158,9 @@ class Session:
             return self._pending.popleft()
         if self._error is not None:
             raise self._error.with_traceback(None)
+        if self._closed:
+            self._void_open_updates()
+            return self._pending.popleft() if self._pending else None
         try:
             body = self._cutter.next_body() if self._calibration else self._first_body()
         except (WireError, RemoteProtocolError) as error:

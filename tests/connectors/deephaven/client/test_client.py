@@ -228,6 +228,34 @@ def test_closing_inside_an_update_voids_it_and_ends_what_waits() -> None:
         listener.expect_updates(1)
 
 
+@pytest.mark.parametrize("within", [False, True])
+def test_a_listener_that_closes_hears_no_more_though_more_has_arrived(within: bool) -> None:
+    class Closing(TableListener):
+        def on_begin_table_update(self, subscription_id: int) -> None:
+            super().on_begin_table_update(subscription_id)
+            heard.append("begin")
+            if within:
+                client.close()
+
+        def on_end_table_update(self, subscription_id: int) -> None:
+            super().on_end_table_update(subscription_id)
+            heard.append("end")
+            client.close()
+
+        def on_void_table_update(self, subscription_id: int) -> None:
+            super().on_void_table_update(subscription_id)
+            heard.append("void")
+
+    heard = list[str]()
+    with peer(script(RESPONSE, BEGIN, COLUMN, END, BEGIN, COLUMN, END)) as port:
+        client = TableClient("127.0.0.1", port, Closing())
+        client.subscribe(7, BOTH, "Quotes")
+        client._thread.join(20)
+
+    assert not client.is_alive()
+    assert heard == ["begin", "void" if within else "end"]
+
+
 def test_an_update_whose_rows_cannot_be_decoded_is_void() -> None:
     class Voided(TableListener):
         def on_void_table_update(self, subscription_id: int) -> None:
