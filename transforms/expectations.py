@@ -8,6 +8,7 @@ Spark parses a condition once per cut, on a DataFrame that has the row's columns
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
@@ -18,6 +19,7 @@ from pyspark.sql.types import BooleanType, StructField, StructType
 
 from silverfold.conf.conditions import functions_for_columns
 from silverfold.conf.errors import UnusableExpectation
+from silverfold.conf.model import Table
 from silverfold.transforms.changes import struct_type
 
 FAILED = "failed"
@@ -33,6 +35,17 @@ class Rule(NamedTuple):
     condition: str
     """SQL on the columns of one row."""
     action: Literal["warn", "quarantine", "fail"]
+
+
+def rules_of(table: Table) -> tuple[Rule, ...]:
+    """Return a table's rules, in the order of its settings."""
+    return tuple(Rule(name, each.condition, each.action) for name, each in table.expect.items())
+
+
+def rules_digest(rules: Sequence[Rule]) -> str:
+    """Return a digest that changes whenever the rules do."""
+    found = sorted((rule.name, rule.condition, rule.action) for rule in rules)
+    return hashlib.blake2b(repr(found).encode(), digest_size=8).hexdigest()
 
 
 def check_rules(session: SparkSession, row: StructType, rules: Sequence[Rule], *, table: str) -> None:

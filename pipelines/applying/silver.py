@@ -7,7 +7,6 @@ else, so a cut continues from them only if it replaces all of them.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,7 +32,7 @@ from silverfold.pipelines.storage.companions import (
 from silverfold.pipelines.storage.cuts import app_id, newest_note, position_in, position_reached
 from silverfold.pipelines.storage.row_settings import RowSettings, describe_difference, differing, row_settings
 from silverfold.pipelines.store import open_table
-from silverfold.transforms.expectations import Rule
+from silverfold.transforms.expectations import Rule, rules_digest, rules_of
 from silverfold.transforms.merge import make_without_vectors
 from silverfold.transforms.sql import path_table
 
@@ -113,13 +112,12 @@ class SilverTable:
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The table's rules."""
-        return tuple(Rule(name, each.condition, each.action) for name, each in self.conf.expect.items())
+        return rules_of(self.conf)
 
     @property
     def rules_digest(self) -> str:
         """Digest that changes whenever the rules do."""
-        rules = sorted((rule.name, rule.condition, rule.action) for rule in self.rules)
-        return hashlib.blake2b(repr(rules).encode(), digest_size=8).hexdigest()
+        return rules_digest(self.rules)
 
     def row_settings(self, source_keys: Sequence[str]) -> RowSettings:
         """Return the settings that decide which rows the table has. ``keys`` default to the source's own."""

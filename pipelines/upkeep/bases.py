@@ -10,16 +10,23 @@ Once frames before it are dropped (`pipelines.upkeep.retention`), verification a
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import reduce
+from operator import or_
 from typing import get_args
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField, StructType
 
-from silverfold.conf.errors import ApplyError, StoreUnavailable
+from silverfold.conf.errors import ApplyError, ExpectationFailed, StoreUnavailable
 from silverfold.conf.model import Settings
+from silverfold.conf.names import folded
 from silverfold.connectors.base import Connector, Feed
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.holding.quarantine_log import copy_left_out, quarantined
@@ -27,7 +34,16 @@ from silverfold.pipelines.landing.bronze import read_small_columns
 from silverfold.pipelines.landing.bronze_table import lost_from
 from silverfold.pipelines.landing.dropped import base_position, dropped_of
 from silverfold.pipelines.landing.losses import is_on_other_bronze, losses_of
-from silverfold.pipelines.places import BasePlaces, Place, Places, SidePlaces, places_of
+from silverfold.pipelines.places import (
+    LATE_PARTIAL,
+    REASONS,
+    UNEXPLAINED,
+    BasePlaces,
+    Place,
+    Places,
+    SidePlaces,
+    places_of,
+)
 from silverfold.pipelines.storage.companions import CompanionVersions, Part, companion, companion_place
 from silverfold.pipelines.storage.cuts import (
     all_cuts,
@@ -42,8 +58,10 @@ from silverfold.pipelines.storage.silver_position import silver_position
 from silverfold.pipelines.storage.swap import replace_companion
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.upkeep.beginnings import base_needed, begins_at
-from silverfold.transforms.merge import Recorded, append
+from silverfold.transforms.expectations import FAILED, Rule, is_quarantined, rules_digest, rules_of, with_failed_rules
+from silverfold.transforms.merge import POSITION, PRESENT, Recorded, append
 from silverfold.transforms.spark_errors import named_errors
+from silverfold.transforms.sql import quoted
 
 
 def first_since(bronze: Place, moment: datetime, *, after: int) -> int | None:
@@ -148,13 +166,14 @@ class BaseBuild:
 def begin_from_base(session: SparkSession, places: Places, side: SidePlaces, connector: Connector, feed: Feed) -> None:
     """Begin the rebuild of a table with the rows of its base, if bronze lacks frames that it was built from.
 
-    Does nothing once the rebuild has begun. Runs Spark jobs.
+    Does nothing once the rebuild has begun. The rows are judged anew where the rules are others. Runs Spark jobs.
 
     Args:
         session: Not shared with other writers.
 
     Raises:
-        ApplyError: The base was built with other settings, or Spark or Delta refused.
+        ApplyError: The base was built with other settings, or Spark or Delta refused. ExpectationFailed: A row of it
+            fails a rule whose action is ``fail``.
         StoreUnavailable: The base cannot be read now.
     """
     table, base = side.table, places.base(side.table)
@@ -182,17 +201,64 @@ def begin_from_base(session: SparkSession, places: Places, side: SidePlaces, con
         with named_errors(table):
             return session.read.format("delta").option("versionAsOf", version).load(place.url)
 
-    def copied(part: Part) -> int | None:
+    def rows_of(part: Part) -> DataFrame | None:
         found = companion(base, feed.name, table, part, at=opened.version())
         if found.is_gone:
             raise StoreUnavailable(f"{base.own(feed.name)}: its {part} is gone")
-        if found.counts is None:
-            return None
-        source, target = (companion_place(each, feed.name, table, part) for each in (base, side))
-        return replace_companion(rows_at(source, found.counts.version()), target, note.to_json(), table=table)
+        place = companion_place(base, feed.name, table, part)
+        return None if found.counts is None else rows_at(place, found.counts.version())
 
-    versions = CompanionVersions(copied("history"), copied("tombstones"), copied("aside"))
-    recorded = Recorded(app_id(feed.name, table), note.last_position, replace(note, **versions._asdict()).to_json())
-    append(
-        rows_at(base.silver(feed.name, table), opened.version()), side.silver(feed.name, table).url, recorded=recorded
+    rules = rules_of(feed.tables[table])
+    rows, aside = rows_at(base.silver(feed.name, table), opened.version()), rows_of("aside")
+    if note.rules not in (None, rules_digest(rules)):
+        live = open_table(places.silver(feed.name, table))
+        later = () if live is None else StructType.fromJson(json.loads(live.schema().to_json()))
+        with named_errors(table):
+            rows, aside = judged_anew(rows, aside, rules, later, table=table)
+        note = replace(note, rules=rules_digest(rules))
+    metadata = note.to_json()
+
+    def written(part: Part, rows: DataFrame | None) -> int | None:
+        if rows is None:
+            return None
+        return replace_companion(rows, companion_place(side, feed.name, table, part), metadata, table=table)
+
+    versions = CompanionVersions(
+        written("history", rows_of("history")), written("tombstones", rows_of("tombstones")), written("aside", aside)
     )
+    recorded = Recorded(app_id(feed.name, table), note.last_position, replace(note, **versions._asdict()).to_json())
+    append(rows, side.silver(feed.name, table).url, recorded=recorded)
+
+
+def judged_anew(
+    rows: DataFrame, aside: DataFrame | None, rules: Sequence[Rule], later: Iterable[StructField], *, table: str
+) -> tuple[DataFrame, DataFrame | None]:
+    """Return a table's rows and the rows aside as the rules have it, of those it had under others. Runs a Spark job.
+
+    Args:
+        later: Columns that the table gains afterwards: NULL to the rules.
+
+    Raises:
+        ExpectationFailed: A row fails a rule whose action is ``fail``.
+    """
+    order, columns = rows.columns, [name for name in rows.columns if name != POSITION]
+    incomplete = None
+    if aside is not None:
+        is_incomplete = F.arrays_overlap(REASONS, F.array(F.lit(UNEXPLAINED), F.lit(LATE_PARTIAL)))
+        incomplete = aside.where(is_incomplete)
+        complete = aside.where(~is_incomplete).drop(PRESENT, REASONS)
+        rows = rows.unionByName(complete, allowMissingColumns=True)
+    after = rows.select(F.struct(*map(quoted, columns)).alias("after"), F.col(POSITION))
+    has = {folded(name) for name in columns}
+    others = [field for field in later if folded(field.name) not in has and field.name != POSITION]
+    checked = with_failed_rules(after, rules, others)
+    forbidden = [F.array_contains(FAILED, rule.name) for rule in rules if rule.action == "fail"]
+    failing = checked.where(reduce(or_, forbidden)).count() if forbidden else 0
+    if failing:
+        raise ExpectationFailed(f"{failing} rows of the base fail rules that none may fail", table=table)
+    out = is_quarantined(rules)
+    unsent = F.lit(None).cast("array<string>").alias(PRESENT)
+    kept = checked.where(out).select("after.*", POSITION, unsent, F.col(FAILED).alias(REASONS))
+    if incomplete is not None:
+        kept = kept.unionByName(incomplete, allowMissingColumns=True)
+    return checked.where(~out).select("after.*", POSITION).select(*map(quoted, order)), kept

@@ -186,7 +186,7 @@ class Rebuild:
         if base_needed(*given) is not None or needs_from(*given) == floor:
             return
         if not self._has_snapshots:
-            raise PositionGap(feed=self.feed.name, first=0, last=floor - 1)
+            raise PositionGap(feed=self.feed.name, first=0, last=floor - 1, advice=self._advice_without_base())
         history = self._places.history(self.feed.name, self.table)
         if floor and self._keeps_history and open_table(history) is not None:
             raise ApplyError(
@@ -194,6 +194,12 @@ class Rebuild:
                 f"to let history begin there, remove {history}",
                 table=self.table,
             )
+
+    def _advice_without_base(self) -> str:
+        places, feed = self._places, self.feed.name
+        found = [places.silver(feed, self.table), places.history(feed, self.table), places.base(self.table).own(feed)]
+        there = ", ".join(str(place) for place in found[:2] if open_table(place) is not None)
+        return f"no base has what was there. To begin anew with what is left, remove {there or self.table}, {found[2]}"
 
     def _check_lost(self) -> None:
         """Raise if lost frames are still in silver alone: for a table without snapshots, or an existing history."""

@@ -13,7 +13,7 @@ The models here are printed by ``silverfold verify --json``: their names and mea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
@@ -31,7 +31,8 @@ from silverfold.connectors.base import Connector, Feed, TableKind
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
 from silverfold.pipelines.holding.quarantine_log import PASSED_OVER, HoldState, quarantined
 from silverfold.pipelines.landing.bronze import CARRYING, read_small_columns
-from silverfold.pipelines.landing.losses import Losses, losses_of
+from silverfold.pipelines.landing.bronze_table import retained_from
+from silverfold.pipelines.landing.losses import losses_of
 from silverfold.pipelines.landing.ranges import Range, format_ranges, is_inside
 from silverfold.pipelines.places import Places, history_of
 from silverfold.pipelines.storage.companions import companion, companion_of
@@ -156,11 +157,11 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
         if other is not None:
             return unknown(table, other, silver)
         degraded = degraded_rows(places, connector, feed, table, silver.rows.version)
-        limits = "; ".join(filter(None, [_limits(begins, landed, landed.losses.lacking), degraded.reason])) or None
+        limits = _joined([_limits(begins, landed, landed.losses.lacking), degraded.reason])
         found = _compare_spans(table, fold, silver, placed=placed, reason=limits, left_out=degraded)
     except (PositionGap, WireError, ProtocolError) as error:
         other = built_otherwise(places, connector, feed, table, feed.tables[table].keys)
-        return unknown(table, other or explain_gap(error, landed.losses), silver)
+        return unknown(table, other or explain_gap(error, landed), silver)
     wrong = without_reasons(silver.rows.more) or older_than_deletes(places, connector, feed, table, silver.rows)
     return found if wrong is None else found.model_copy(update={"verdict": Verdict.DIFFERENT, "reason": wrong})
 
@@ -193,7 +194,7 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
         fold = fold_history(landed, passed_over=over, since=since, begins_at=begun)
         return _compare_spans(name, fold, history, reason=_limits(begins, landed, landed.losses.untouched))
     except (PositionGap, WireError, ProtocolError) as error:
-        return unknown(name, explain_gap(error, landed.losses), history)
+        return unknown(name, explain_gap(error, landed), history)
 
 
 def landed_table(places: Places, connector: Connector, feed: Feed, table: str, through: int) -> LandedTable:
@@ -204,12 +205,15 @@ def landed_table(places: Places, connector: Connector, feed: Feed, table: str, t
     return LandedTable(places.bronze(feed.name), connector, feed, table, through, left_out, losses, base)
 
 
-def explain_gap(error: Exception, losses: Losses) -> str:
+def explain_gap(error: Exception, landed: LandedTable) -> str:
     """Return why a table cannot be compared, with what to do if bronze lacks positions."""
     if not isinstance(error, PositionGap) or error.advice:
         return str(error)
-    if is_inside((error.first, error.last), losses.taken):
+    if is_inside((error.first, error.last), landed.losses.taken):
         return f"{error}: what silver has of them has nothing to be compared with"
+    if landed.base is None and error.last < retained_from(landed.bronze, landed.feed.name):
+        base = f"they were dropped, and the base that had them is gone: `silverfold rebuild {landed.feed.name}"
+        return f"{error}: {base} {landed.table}` says how to begin anew"
     return f"{error}: `silverfold status` says what can be done"
 
 
@@ -243,7 +247,11 @@ def _limits(begins: int, landed: LandedTable, lost: Sequence[Range]) -> str | No
     begun = "" if landed.base is None else f"begins with its base at position {landed.base.position}"
     base = f"{begun}, what landed before was dropped" if begun else ""
     lacking = f"lacks positions {format_ranges(lost)}, which bronze has lost" if lost else ""
-    return "; ".join(filter(None, [dropped, base, lacking])) or None
+    return _joined([dropped, base, lacking])
+
+
+def _joined(reasons: Iterable[str | None]) -> str | None:
+    return "; ".join(filter(None, reasons)) or None
 
 
 def compare_table(
@@ -337,7 +345,7 @@ def summarize(
     results, equal = [], True
     for each in tables:
         held = None if each.verdict is Verdict.UNKNOWN else _holding(places, feed, each) or stopped.get(each.table)
-        full = each if held is None else each.model_copy(update={"reason": each.reason or held})
+        full = each if held is None else each.model_copy(update={"reason": _joined([each.reason, held])})
         fine = full.verdict is Verdict.EQUAL or (full.verdict is Verdict.NOT_BUILT and not full.reason)
         equal &= fine and held is None
         results.append(full)

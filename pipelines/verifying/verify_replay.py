@@ -58,7 +58,7 @@ def verify_by_replay(
     try:
         order = fold_bronze(landed).order
     except PositionGap as error:
-        return unknown(table, explain_gap(error, landed.losses), silver)
+        return unknown(table, explain_gap(error, landed), silver)
     for frame in sorted(landed.controls):
         replay.control(frame)
     replayed = _replayed(replay, *_landed_records(landed, order, replay), base)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from silverfold.conf.errors import SilverfoldError
+from silverfold.conf.errors import ExpectationFailed, PositionGap, SilverfoldError
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Maintain, Settings
 from silverfold.connectors.base import Connector, Feed, Frame, mark
@@ -177,6 +178,60 @@ def test_webhooks_go_on_are_verified_and_rebuilt_from_their_base(spark: SparkSes
     )
     rebuilt = days.rebuild("albums")
     assert (rebuilt.base, days.verify("albums").verdict) == (first, Verdict.EQUAL)
+
+
+@pytest.mark.parametrize("action", ["quarantine", pytest.param("fail", marks=pytest.mark.nightly)])
+def test_a_rebuild_judges_the_rows_of_the_base_by_the_rules_of_today(spark: SparkSession, warehouse: Path, action: str):
+    def feed(condition: str, action: str = "quarantine") -> Feed:
+        rules = {"priced": {"condition": condition, "action": action}}
+        types = {"AlbumId": "bigint", "Price": "bigint", "Label": "string"}
+        return webhook_feed(tables={"albums": webhook_table(types=types, expect=rules)})
+
+    days = Days(spark, warehouse, WEBHOOKS, feed("Price > 0"))
+    frames = webhooks(days.feed)
+    days.land(
+        *frames(*(webhook("insert", AlbumId=number, Price=price) for number, price in ((1, 5), (2, -5), (3, 20))))
+    )
+    days.build()
+    days.land(*frames(webhook("update", AlbumId=3, Label="x"), webhook("insert", AlbumId=4, Price=30)))
+    days.build()
+    days.maintain()
+    assert days.floor > 0
+
+    days.feed = feed("Price > 10 AND coalesce(Label, '') <> 'y'", action)
+    if action == "fail":
+        with pytest.raises(ExpectationFailed, match="2 rows of the base"):
+            days.rebuild("albums")
+        return
+    days.rebuild("albums")
+    assert [row["AlbumId"] for row in days.rows("albums")] == [3, 4]
+    days.feed = feed("Price > -100")
+    days.rebuild("albums")
+    assert [row["AlbumId"] for row in days.rows("albums")] == [1, 2, 3, 4]
+    assert days.verify("albums").verdict is Verdict.EQUAL
+
+
+def test_a_table_without_its_base_says_how_to_begin_anew(spark: SparkSession, warehouse: Path):
+    types = {"AlbumId": "bigint"}
+    feed = webhook_feed(tables={"albums": webhook_table(types=types, stored_as_scd_type=2)})
+    days, frames = Days(spark, warehouse, WEBHOOKS, feed), webhooks(feed)
+    for number in range(2):
+        days.land(*frames(webhook("insert", AlbumId=number)))
+        days.build()
+    days.maintain()
+    base = days.places.base("albums").own("shop")
+    shutil.rmtree(base.url)
+
+    assert days.verify("albums").reason.endswith("`silverfold rebuild shop albums` says how to begin anew")
+    silver, history = days.places.silver("shop", "albums"), days.places.history("shop", "albums")
+    advice = f"To begin anew with what is left, remove {silver}, {history}, {base}"
+    with pytest.raises(PositionGap, match=re.escape(advice)):
+        days.rebuild("albums")
+    for place in (silver, history):
+        shutil.rmtree(place.url)
+    days.build()
+    assert [row["AlbumId"] for row in days.rows("albums")] == [1]
+    assert {days.verify("albums").verdict, days.verify_history("albums").verdict} == {Verdict.EQUAL}
 
 
 def sbe_frames(*bodies: bytes, schema_is_new: bool) -> list[Frame]:
