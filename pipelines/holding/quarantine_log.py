@@ -19,7 +19,7 @@ Events are written with the clocks of several machines: an event never gets an e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -118,6 +118,12 @@ def hold(places: Places, feed: str, table: str, found: Hold) -> None:
 def holds(places: Places, feed: str, table: str) -> Sequence[Hold]:
     """Return the current holds of the table, by position; empty if it is not held. Raises StoreUnavailable."""
     return [known for known in quarantined(places, feed, table) if known.holds]
+
+
+def current_hold(found: Iterable[Hold], applied: int) -> Hold | None:
+    """Return the newest of the holds of a table at a position: older ones may be due to settings since changed."""
+    holding = (hold for hold in found if hold.state(applied) is HoldState.HOLDING)
+    return max(holding, key=lambda hold: hold.found_at, default=None)
 
 
 def skip(places: Places, feed: str, table: str, found: Hold, *, now: datetime) -> None:

@@ -14,7 +14,7 @@ from silverfold.conf.errors import PositionGap
 from silverfold.conf.model import CutLimits
 from silverfold.conf.text import in_one_line
 from silverfold.connectors.base import Connector, Feed
-from silverfold.pipelines.holding.quarantine_log import Hold, HoldState
+from silverfold.pipelines.holding.quarantine_log import Hold, HoldState, current_hold
 from silverfold.pipelines.landing.bronze import last_position, read_small_columns
 from silverfold.pipelines.landing.bronze_table import lost_from, retained_from
 from silverfold.pipelines.places import Places
@@ -284,10 +284,9 @@ def _try_plan(planner: Planner, table: str) -> Plan | PositionGap:
 def _fault(built: Built, planned: Plan | PositionGap) -> Fault | None:
     if isinstance(planned, PositionGap):
         return Fault(error_class=planned.error_class, reason=str(planned), position=planned.first, since=None)
-    holding = [hold for hold in built.quarantined if hold.state(built.now.position) is HoldState.HOLDING]
-    if not holding:
+    hold = current_hold(built.quarantined, built.now.position)
+    if hold is None:
         return None
-    hold = max(holding, key=lambda hold: hold.found_at)  # older ones may be due to settings since changed
     return Fault(error_class=hold.error_class, reason=hold.reason, position=hold.position, since=hold.found_at)
 
 

@@ -29,7 +29,7 @@ from silverfold.conf.errors import PositionGap, ProtocolError, WireError
 from silverfold.conf.names import folded
 from silverfold.connectors.base import Connector, Feed, TableKind
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
-from silverfold.pipelines.holding.quarantine_log import PASSED_OVER, HoldState, quarantined
+from silverfold.pipelines.holding.quarantine_log import PASSED_OVER, current_hold, quarantined
 from silverfold.pipelines.landing.bronze import CARRYING, read_small_columns
 from silverfold.pipelines.landing.bronze_table import retained_from
 from silverfold.pipelines.landing.losses import losses_of
@@ -356,10 +356,10 @@ def summarize(
 
 def _holding(places: Places, feed: str, found: TableVerification) -> str | None:
     """Return the hold of a table, if any: such a table is compared as it is."""
-    for each in quarantined(places, feed, found.table):
-        if each.state(-1 if found.position is None else found.position) is HoldState.HOLDING:
-            return f"it is held at position {each.position}: {each.error_class}"
-    return None
+    hold = current_hold(quarantined(places, feed, found.table), -1 if found.position is None else found.position)
+    if hold is None:
+        return None
+    return f"it is held at position {hold.position}: {hold.error_class}"
 
 
 def _not_built(places: Places, connector: Connector, feed: Feed, table: str) -> TableVerification:

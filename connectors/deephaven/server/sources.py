@@ -22,14 +22,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
 from silverfold.conf.errors import ConfigError, InvalidValue
+from silverfold.connectors.common.table_file import read_table_file
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 
-_CSV_BLOCK = 1 << 30
 _NAMES = {
     pa.int8(): "Byte",
     pa.int16(): "Short",
@@ -54,19 +52,15 @@ _ALLOWED = "integers, floats, booleans, strings, dates, timestamps, decimals, an
 
 
 def load_file(path: Path) -> LiveTable:
-    """Return a table with the rows of a Parquet (``.parquet``, ``.pq``) or CSV (``.csv``, ``.csv.gz``) file.
-
-    The first line of a CSV file holds the names; types are inferred; an unquoted empty field is null.
+    """Return a table with the rows of a file; see `connectors.common.table_file`.
 
     Raises:
         ConfigError: The file cannot be read, or a column's type has no counterpart. Names file and column.
     """
-    rows = _read(path)
+    rows = read_table_file(path)
     columns = {}
     for field in rows.schema:
         kind = column_type_of(field.type)
-        if not field.name or field.name in columns:
-            raise ConfigError(file=str(path), key="columns", found=field.name, allowed="a name for each, none twice")
         if kind is None:
             raise ConfigError(file=str(path), key=field.name, found=str(field.type), allowed=f"one of each: {_ALLOWED}")
         columns[field.name] = kind
@@ -85,25 +79,6 @@ def column_type_of(arrow: pa.DataType) -> str | None:
     if pa.types.is_decimal(arrow):
         return "Decimal"
     return _NAMES.get(arrow)
-
-
-def _read(path: Path) -> pa.Table:
-    try:
-        if path.suffix in {".parquet", ".pq"}:
-            return pyarrow.parquet.read_table(path)
-        if path.name.endswith((".csv", ".csv.gz")):
-            return _read_csv(path)
-    except (OSError, pa.ArrowException) as error:
-        raise ConfigError(file=str(path), key="file", found=str(error), allowed="a readable file") from error
-    raise ConfigError(file=str(path), key="file", found=path.suffix, allowed=".parquet, .pq, .csv or .csv.gz")
-
-
-def _read_csv(path: Path) -> pa.Table:
-    return pyarrow.csv.read_csv(
-        path,
-        read_options=pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK),  # types are inferred from the first block
-        convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False),
-    )
 
 
 def _fill(path: Path, table: LiveTable, rows: pa.Table) -> LiveTable:

@@ -36,7 +36,7 @@ def hstreamdb(
         list[str] | None,
         typer.Option(
             metavar="NAME=FILE",
-            help="A CSV file; its rows and their changes go to the stream NAME. Its first column is the key. "
+            help="A CSV or Parquet file; its rows and their changes go to the stream NAME. The first column is the key. "
             "May be repeated; without any, clients fill the cluster.",
         ),
     ] = None,

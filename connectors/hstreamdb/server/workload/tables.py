@@ -1,4 +1,4 @@
-"""Tables that keep changing: the rows of CSV files, then seeded inserts, updates, deletes and moves of keys.
+"""Tables that keep changing: the rows of files, then seeded inserts, updates, deletes and moves of keys.
 
 Changes depend only on the seed and the rows. Two runs with one seed make the same changes.
 """
@@ -11,10 +11,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-import pyarrow as pa
-from pyarrow import csv
-
 from silverfold.conf.errors import ConfigError
+from silverfold.connectors.common.table_file import read_table_file
 from silverfold.connectors.hstreamdb.protocol.records import Json
 from silverfold.connectors.hstreamdb.server.workload.layouts import Row, RowChange
 
@@ -24,15 +22,12 @@ _NUMBERS: Final = (int, float)
 
 
 def load_rows(file: Path) -> list[Row]:
-    """Return the rows of a CSV file with a header. Numbers and booleans are values, all else is text.
+    """Return the rows of a file (`connectors.common.table_file`). Numbers and booleans are values, all else is text.
 
     Raises:
         ConfigError: The file cannot be read, or has no rows, or some rows have the same key.
     """
-    try:
-        table = csv.read_csv(file)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise ConfigError(file=str(file), key="table", found=str(error), allowed="a CSV file with a header") from error
+    table = read_table_file(file)
     rows: list[Row] = [{name: _json(value) for name, value in row.items()} for row in table.to_pylist()]
     key = table.column_names[0]
     if not rows or len({row[key] for row in rows}) < len(rows) or any(row[key] is None for row in rows):
