@@ -36,8 +36,8 @@ def hstreamdb(
         list[str] | None,
         typer.Option(
             metavar="NAME=FILE",
-            help="A CSV or Parquet file; its rows and their changes go to the stream NAME. The first column is the key. "
-            "May be repeated; without any, clients fill the cluster.",
+            help="A CSV or Parquet file; its rows and their changes go to the stream NAME. Its first column is the "
+            "key. May be repeated; without any, clients fill the cluster.",
         ),
     ] = None,
     nodes: Annotated[int, typer.Option(min=1, max=100, help="Number of nodes.")] = 3,
