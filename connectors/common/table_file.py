@@ -38,9 +38,13 @@ def _read(file: Path) -> pa.Table:
     if file.suffix in {".parquet", ".pq"}:
         return pyarrow.parquet.read_table(file)
     if file.name.endswith((".csv", ".csv.gz")):
-        return pyarrow.csv.read_csv(
+        table = pyarrow.csv.read_csv(
             file,
             read_options=pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK),
             convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False),
         )
+        no_text = next((field.name for field in table.schema if pa.types.is_binary(field.type)), None)
+        if no_text is not None:
+            raise ConfigError(file=str(file), key=no_text, found="other bytes", allowed="text in UTF-8")
+        return table
     raise ConfigError(file=str(file), key="file", found=file.suffix, allowed=".parquet, .pq, .csv or .csv.gz")

@@ -9,6 +9,7 @@ others is deferred (`deferred_checks`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from silverfold.conf.errors import WireError
 from silverfold.connectors.base import Boundary, Frame, Kind, mark
@@ -26,6 +27,9 @@ from silverfold.connectors.sqlitecloud.protocol.messages import Notification
 from silverfold.connectors.sqlitecloud.receiver import bronze_frames
 from silverfold.connectors.sqlitecloud.receiver.attempts import TableAttempts
 from silverfold.connectors.sqlitecloud.receiver.deferred_checks import Deferred, DeferredChecks, named_table
+
+_MOST_TOLD: Final = 1000
+"""Streams that nobody captures of which a first notification that cannot be read is told: a peer names any number."""
 
 
 class Epoch:
@@ -57,6 +61,7 @@ class Epoch:
         self._by_name: dict[bytes, TableAttempts] = {}
         self._deferred = DeferredChecks()
         self._logged, self._unknown = logged, set[str]() if options.all_tables else set(logged)
+        self._unread = set[str]()
         self._on_return: dict[str, Callable[[], list[Frame]]] = {}
         self.candidates: list[str] = []
         """Candidate tables that are not captured yet; the receiver checks and removes them."""
@@ -206,17 +211,23 @@ class Epoch:
             streams = sorted({*(table.stream for table in affected), *self._logged})
             frames += (bronze_frames.unreadable_frame(each, notification) for each in streams)
         else:
-            frames = [
-                frame
-                for stream in named
-                for frame in (
-                    bronze_frames.notification_frame(stream, notification),
-                    bronze_frames.bad_notification(stream, error),
-                )
-            ]
+            frames = []
+            for stream in named:
+                frames.append(bronze_frames.notification_frame(stream, notification))
+                if self._is_told(stream):
+                    frames.append(bronze_frames.bad_notification(stream, error))
             affected = [table for table in self._tables.values() if table.stream in named]
         now = self._clock()
         return [*frames, *(frame for table in affected for frame in table.distrust(now))]
+
+    def _is_told(self, stream: str) -> bool:
+        """Return whether what cannot be read is told: always of what is captured, else the first of a stream."""
+        if stream in self._tables or stream in self._logged:
+            return True
+        if stream in self._unread or len(self._unread) == _MOST_TOLD:
+            return False
+        self._unread.add(stream)
+        return True
 
 
 def _named_streams(text: bytes) -> Sequence[str]:

@@ -22,6 +22,7 @@ def test_a_csv_file_has_names_inferred_types_and_nulls(tmp_path: Path) -> None:
         ("t.csv", "id,n\n1,x\n".encode("utf-16"), "file"),
         ("t.csv", b"id,\xff\n1,x\n", "file"),
         ("t.csv", b"id,\xe4\n1,\xe4\n", "file"),
+        ("t.csv", b"id,n\n1,ok\n2,\xff\n", "n: found 'other bytes', allowed: text in UTF-8"),
         ("t.csv", b"", "file"),
         ("t.csv", b"id,id\n1,2\n", "columns: found 'id'"),
         ("t.csv", b"id,\n1,2\n", "columns: found ''"),

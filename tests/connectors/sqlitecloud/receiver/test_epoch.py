@@ -143,6 +143,12 @@ def test_a_text_that_ends_too_early_is_found_later_and_told():
     assert outline(epoch.check(100)) == ["bad notification", "snapshot due"]
 
 
+def test_what_cannot_be_read_of_a_table_that_nobody_captures_is_told_once():
+    epoch, _, _ = epoch_of("foo")
+    bad = b'{"sender":0,"channel":"bar","channel_type":"TABLE",'
+    assert outline(epoch.receive(notifications(bad, bad)), "bar") == ["data, whole", "bad notification", "data, whole"]
+
+
 def test_notifications_in_an_open_window_are_read_at_once_and_a_bad_one_voids_it():
     epoch, _, (foo,) = epoch_of("foo")
     foo.begin(FOO)
