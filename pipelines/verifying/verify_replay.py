@@ -8,8 +8,8 @@ then, folded in the source's order. Records that land later make no difference; 
 - a row that differs.
 
 Where the source has dropped records that silver is made of, nothing can be compared. Where bronze has, the comparison
-begins with the table's base (`pipelines.upkeep.bases`), whose rows are taken as they are. Records that bronze no longer
-has are in the base; they are counted.
+begins with the table's base (`pipelines.upkeep.bases`), whose rows are taken as they are: records that bronze has not are
+in the base, or to come.
 """
 
 from __future__ import annotations
@@ -90,10 +90,8 @@ class _Replayed:
     """What the table begins with; bronze no longer has the records that it is made of."""
     lost: list[SourceRecord] = field(default_factory=list)
     """Acknowledged, and neither in bronze nor in a base."""
-    in_base: int = 0
-    """Number of acknowledged records that bronze has not: the base has them."""
     to_come: int = 0
-    """Number of records that have not landed yet."""
+    """Number of records that have not landed yet; with a base, or that are in it."""
     expired: list[SourceRecord] = field(default_factory=list)
     """Landed, and dropped by the source since."""
     foreign: list[SourceRecord] = field(default_factory=list)
@@ -109,18 +107,16 @@ class _Replayed:
             yield _some(self.foreign, "that landed, which the source does not have")
         if self.base is not None:
             begun = f"begins with its base at position {self.base.position}"
-            yield f"{begun}, from which {counted(self.in_base, 'record')} of the source are taken as they are there"
-        if self.to_come:
+            yield f"{begun}: {counted(self.to_come, 'record')} of the source are in it, or had not landed yet"
+        elif self.to_come:
             yield f"{counted(self.to_come, 'record')} of the source had not landed yet, and are not compared"
 
     def count(self, record: SourceRecord, *, acknowledged: bool) -> None:
         """Take a record that is not in bronze."""
-        if not acknowledged:
-            self.to_come += 1
-        elif self.base is None:
+        if acknowledged and self.base is None:
             self.lost.append(record)
         else:
-            self.in_base += 1
+            self.to_come += 1
 
 
 def _replayed(
