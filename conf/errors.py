@@ -393,6 +393,7 @@ class UndecodableFrame(ApplyError):
     """
 
     error_class = "UNDECODABLE_FRAME"
+    others: tuple[UndecodableFrame, ...] = ()
 
     def __init__(self, *, table: str, position: int, cause_class: str, reason: str) -> None:
         self.position, self.cause_class, self.reason = position, cause_class, reason

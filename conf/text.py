@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 
 def without_secrets(address: str) -> str:
@@ -41,3 +41,8 @@ def without_controls(what: str) -> Callable[[str], str]:
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 row``, ``2,000 rows``."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def joined(reasons: Iterable[str | None]) -> str | None:
+    """Return the reasons that there are, in one line; None without any."""
+    return "; ".join(filter(None, reasons)) or None

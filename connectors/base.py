@@ -189,13 +189,24 @@ class Cut:
     received: int | None = field(default=None, compare=False)
 
 
-class CutStatistics(NamedTuple):
-    """Bounded facts about a cut, found in one pass over its frames before anything is written."""
+MOST_BAD: Final = 1_000
+"""Frames of a cut that cannot be decoded, as far as they are named at once."""
 
-    bad_position: int | None
-    """frame_seq of the first frame that cannot be decoded; None when all can."""
-    bad_class: str | None
-    bad_reason: str | None
+
+class Undecodable(NamedTuple):
+    """A landed frame that cannot be decoded."""
+
+    position: int
+    """Its frame_seq."""
+    error_class: str
+    reason: str
+
+
+class CutStatistics(NamedTuple):
+    """Bounded facts about a cut, found before anything is written."""
+
+    bad: Sequence[Undecodable]
+    """The first `MOST_BAD` frames that cannot be decoded, by position; empty when all can."""
     changes: int
     """Values of rows added or modified, plus rows removed: a measure of work, not an exact row count."""
     bounds: Mapping[str, tuple[int, int]]
@@ -206,7 +217,7 @@ class CutStatistics(NamedTuple):
     """Counts worth reporting, by name: ``truncated_nanoseconds`` and the like."""
 
 
-NO_STATISTICS: Final = CutStatistics(None, None, None, 0, {}, 0, {})
+NO_STATISTICS: Final = CutStatistics((), 0, {}, 0, {})
 """Statistics of a cut that needs none: it replaces all rows, or folding finds the same."""
 
 

@@ -13,32 +13,30 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from silverfold.conf.errors import NullKey, of_decoder
-from silverfold.connectors.base import Cut, CutStatistics, Decoder, TableT
+from silverfold.connectors.base import MOST_BAD, Cut, CutStatistics, Decoder, TableT, Undecodable
 from silverfold.connectors.common.arrow_rows import ArrowRows, Step
 from silverfold.connectors.common.change_rows import error_rows
 from silverfold.transforms.changes import complete, struct_type
 
 
 def statistics_of_changes(changes: DataFrame) -> CutStatistics:
-    """Return the number of changes, and the first frame with a row that has an ``error`` or a NULL in its key.
+    """Return the number of changes, and the frames with a row that has an ``error`` or a NULL in its key.
 
-    Folding finds the rest. Runs one Spark job, which decodes every frame and collects one row.
+    Folding finds the rest. Runs one Spark job, which decodes every frame and collects one row; another if there are
+    such frames.
     """
     rows = complete(changes)
     error = _row_error(rows)
-    bad = F.min(F.when(error.isNotNull(), F.struct("frame_seq", error.alias("error"))))
-    row = rows.agg(F.count_if(F.col("error").isNull()).alias("changes"), bad.alias("bad")).first()
+    row = rows.agg(F.count_if(F.col("error").isNull()).alias("changes"), F.count(error).alias("bad")).first()
     assert row is not None
-    found = row.bad and row.bad.error
-    return CutStatistics(
-        bad_position=row.bad and row.bad.frame_seq,
-        bad_class=found and found.error_class,
-        bad_reason=found and found.reason,
-        changes=row.changes,
-        bounds={},
-        wide_ranges=0,
-        counters={},
-    )
+    bad = _bad_frames(rows, error) if row.bad else ()
+    return CutStatistics(bad=bad, changes=row.changes, bounds={}, wide_ranges=0, counters={})
+
+
+def _bad_frames(rows: DataFrame, error: Column) -> list[Undecodable]:
+    bad = rows.select("frame_seq", error.alias("error")).where("error IS NOT NULL")
+    first = bad.groupBy("frame_seq").agg(F.min("error").alias("error")).orderBy("frame_seq").limit(MOST_BAD)
+    return [Undecodable(row.frame_seq, row.error.error_class, row.error.reason) for row in first.collect()]
 
 
 def _row_error(changes: DataFrame) -> Column:
@@ -81,5 +79,5 @@ class UnfoldedDecoder(Decoder[TableT]):
     """Base of decoders that do not fold. Each frame with changes is one update, or belongs to a snapshot."""
 
     def statistics(self, frames: ArrowRows, context: Any, cut: Cut, table: TableT) -> CutStatistics:
-        """Decode every frame once. Runs one Spark job; collects one row."""
+        """Decode every frame; see `statistics_of_changes`."""
         return statistics_of_changes(self.changes(frames, context, cut, table).dataframe())

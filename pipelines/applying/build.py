@@ -297,14 +297,18 @@ class FeedBuild:
         position = fault.position if isinstance(fault, UndecodableFrame) else next(begins, None)
         if position is None:
             return False
-        found = Hold(
-            position=position,
-            update_position=max((begin for begin in cut.begins if begin <= position), default=position),
-            error_class=fault.error_class,
-            reason=str(fault),
-            found_at=self._now(),
+        others = fault.others if isinstance(fault, UndecodableFrame) else ()
+        found, *rest = (
+            Hold(
+                position=at,
+                update_position=max((begin for begin in cut.begins if begin <= at), default=at),
+                error_class=error.error_class,
+                reason=str(error),
+                found_at=self._now(),
+            )
+            for at, error in [(position, fault), *((each.position, each) for each in others)]
         )
-        return quarantine.add(found, now=self._now(), is_frame=is_frame)
+        return quarantine.add(found, rest, now=self._now(), is_frame=is_frame)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.clock(), UTC)

@@ -112,16 +112,16 @@ def statistics_of(silver: SilverTable, frames: ArrowRows, context: Any, cut: Cut
     """Return statistics of a cut that can be decoded. Runs one Spark job at most.
 
     Raises:
-        UndecodableFrame: Names the first bad frame.
+        UndecodableFrame: Names the first bad frame, and as ``others`` those after it.
         ApplyError: The cut cannot be read. Subclasses give the reason.
     """
     with named_errors(silver.name):
         found = silver.decoder.statistics(frames, context, cut, silver.conf)
-    if found.bad_position is not None:
-        raise UndecodableFrame(
-            table=silver.name,
-            position=found.bad_position,
-            cause_class=found.bad_class or "",
-            reason=found.bad_reason or "",
-        )
+    if found.bad:
+        first, *others = [
+            UndecodableFrame(table=silver.name, position=at, cause_class=cause, reason=reason)
+            for at, cause, reason in found.bad
+        ]
+        first.others = tuple(others)
+        raise first
     return found

@@ -25,7 +25,7 @@ from silverfold.pipelines.holding.quarantine_log import (
     hold,
     quarantined,
     resolve,
-    skip,
+    skip_all,
     version,
 )
 from silverfold.pipelines.landing.ranges import Range, is_inside
@@ -112,10 +112,11 @@ class Quarantine:
         """Return the positions of the cut's frames that are not to be decoded."""
         return tuple(at for at in sorted(self._left_out) if is_inside((at, at), cut.spans))
 
-    def add(self, found: Hold, *, now: datetime, is_frame: bool = False) -> bool:
+    def add(self, found: Hold, others: Sequence[Hold] = (), *, now: datetime, is_frame: bool = False) -> bool:
         """Record what the table could not take; return whether it may continue without it.
 
         Args:
+            others: Frames behind it that cannot be decoded either: left out with it if the table skips such frames.
             is_frame: It is a frame that cannot be decoded. Nothing else can be left out.
 
         Raises:
@@ -123,7 +124,7 @@ class Quarantine:
         """
         self._read()
         if is_frame and (self.skips or found.position in self._left_out):
-            skip(self.places, self.feed, self.table, found, now=now)
+            skip_all(self.places, self.feed, self.table, [found, *(others if self.skips else ())], now=now)
             self._read()
             return True
         hold(self.places, self.feed, self.table, found)
@@ -135,8 +136,8 @@ class Quarantine:
         A skip that was undone while the cut was being applied came too late: the skip is recorded again. A skip of
         something the cut passed or read also came too late: it is over.
         """
-        for position in cut.left_out:
-            skip(self.places, self.feed, self.table, self._left_out[position], now=now)
+        left_out = [self._left_out[position] for position in cut.left_out]
+        skip_all(self.places, self.feed, self.table, left_out, now=now)
 
         def resolution(known: Hold) -> str | None:
             if known.position > cut.last or known.position in cut.left_out:

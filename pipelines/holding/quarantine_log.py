@@ -127,16 +127,26 @@ def current_hold(found: Iterable[Hold], applied: int) -> Hold | None:
 
 
 def skip(places: Places, feed: str, table: str, found: Hold, *, now: datetime) -> None:
-    """Record that a frame is to be left out. Safe to repeat. Raises StoreUnavailable.
+    """Record that a frame is to be left out; see `skip_all`."""
+    skip_all(places, feed, table, [found], now=now)
+
+
+def skip_all(places: Places, feed: str, table: str, found: Sequence[Hold], *, now: datetime) -> None:
+    """Record that frames are to be left out, in one commit. Safe to repeat. Raises StoreUnavailable.
 
     Args:
-        found: The frame, whether or not it was recorded before.
+        found: The frames, whether or not they were recorded before.
     """
-    known = {each.position: each for each in quarantined(places, feed, table)}.get(found.position)
-    if known is None:
-        _note(places, feed, table, [replace(found, resolved_at=max(now, found.found_at), resolution=SKIPPED)])
-    elif known.resolution != SKIPPED:
-        _note(places, feed, table, [_with_resolution(replace(found, found_at=known.found_at), known, SKIPPED, now)])
+    known = {each.position: each for each in quarantined(places, feed, table)} if found else {}
+    events = []
+    for each in found:
+        before = known.get(each.position)
+        if before is None:
+            events.append(replace(each, resolved_at=max(now, each.found_at), resolution=SKIPPED))
+        elif before.resolution != SKIPPED:
+            events.append(_with_resolution(replace(each, found_at=before.found_at), before, SKIPPED, now))
+    if events:
+        _note(places, feed, table, events)
 
 
 def pass_over(places: Places, feed: str, table: str, found: Hold) -> None:

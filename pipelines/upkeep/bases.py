@@ -163,6 +163,15 @@ class BaseBuild:
             return build.tables[self.table].position()
 
 
+def advice_without_base(places: Places, feed: str, table: str) -> str:
+    """Return the way on for a table that lacks frames which only a base, now gone, had. Raises StoreUnavailable."""
+    found = [
+        place for place in (places.silver(feed, table), places.history(feed, table)) if open_table(place) is not None
+    ]
+    there = ", ".join(map(str, [*found, places.base(table).own(feed)]))
+    return f"no base has what was there. To begin anew with what is left, remove {there}"
+
+
 def begin_from_base(session: SparkSession, places: Places, side: SidePlaces, connector: Connector, feed: Feed) -> None:
     """Begin the rebuild of a table with the rows of its base, if bronze lacks frames that it was built from.
 
@@ -209,12 +218,12 @@ def begin_from_base(session: SparkSession, places: Places, side: SidePlaces, con
         return None if found.counts is None else rows_at(place, found.counts.version())
 
     rules = rules_of(feed.tables[table])
-    rows, aside = rows_at(base.silver(feed.name, table), opened.version()), rows_of("aside")
+    rows, side_rows = rows_at(base.silver(feed.name, table), opened.version()), rows_of("aside")
     if note.rules not in (None, rules_digest(rules)):
         live = open_table(places.silver(feed.name, table))
         later = () if live is None else StructType.fromJson(json.loads(live.schema().to_json()))
         with named_errors(table):
-            rows, aside = judged_anew(rows, aside, rules, later, table=table)
+            rows, side_rows = judged_anew(rows, side_rows, rules, later, table=table)
         note = replace(note, rules=rules_digest(rules))
     metadata = note.to_json()
 
@@ -224,14 +233,16 @@ def begin_from_base(session: SparkSession, places: Places, side: SidePlaces, con
         return replace_companion(rows, companion_place(side, feed.name, table, part), metadata, table=table)
 
     versions = CompanionVersions(
-        written("history", rows_of("history")), written("tombstones", rows_of("tombstones")), written("aside", aside)
+        written("history", rows_of("history")),
+        written("tombstones", rows_of("tombstones")),
+        written("aside", side_rows),
     )
     recorded = Recorded(app_id(feed.name, table), note.last_position, replace(note, **versions._asdict()).to_json())
     append(rows, side.silver(feed.name, table).url, recorded=recorded)
 
 
 def judged_anew(
-    rows: DataFrame, aside: DataFrame | None, rules: Sequence[Rule], later: Iterable[StructField], *, table: str
+    rows: DataFrame, side_rows: DataFrame | None, rules: Sequence[Rule], later: Iterable[StructField], *, table: str
 ) -> tuple[DataFrame, DataFrame | None]:
     """Return a table's rows and the rows aside as the rules have it, of those it had under others. Runs a Spark job.
 
@@ -243,10 +254,10 @@ def judged_anew(
     """
     order, columns = rows.columns, [name for name in rows.columns if name != POSITION]
     incomplete = None
-    if aside is not None:
+    if side_rows is not None:
         is_incomplete = F.arrays_overlap(REASONS, F.array(F.lit(UNEXPLAINED), F.lit(LATE_PARTIAL)))
-        incomplete = aside.where(is_incomplete)
-        complete = aside.where(~is_incomplete).drop(PRESENT, REASONS)
+        incomplete = side_rows.where(is_incomplete)
+        complete = side_rows.where(~is_incomplete).drop(PRESENT, REASONS)
         rows = rows.unionByName(complete, allowMissingColumns=True)
     after = rows.select(F.struct(*map(quoted, columns)).alias("after"), F.col(POSITION))
     has = {folded(name) for name in columns}
@@ -258,7 +269,7 @@ def judged_anew(
         raise ExpectationFailed(f"{failing} rows of the base fail rules that none may fail", table=table)
     out = is_quarantined(rules)
     unsent = F.lit(None).cast("array<string>").alias(PRESENT)
-    kept = checked.where(out).select("after.*", POSITION, unsent, F.col(FAILED).alias(REASONS))
+    quarantined_rows = checked.where(out).select("after.*", POSITION, unsent, F.col(FAILED).alias(REASONS))
     if incomplete is not None:
-        kept = kept.unionByName(incomplete, allowMissingColumns=True)
-    return checked.where(~out).select("after.*", POSITION).select(*map(quoted, order)), kept
+        quarantined_rows = quarantined_rows.unionByName(incomplete, allowMissingColumns=True)
+    return checked.where(~out).select("after.*", POSITION).select(*map(quoted, order)), quarantined_rows

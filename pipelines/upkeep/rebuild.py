@@ -65,7 +65,7 @@ from silverfold.pipelines.storage.remove_tree import remove_tree, remove_unused,
 from silverfold.pipelines.storage.silver_position import silver_position
 from silverfold.pipelines.storage.swap import Live, TableMoved, replace_companion, swap_in
 from silverfold.pipelines.store import open_table
-from silverfold.pipelines.upkeep.bases import begin_from_base
+from silverfold.pipelines.upkeep.bases import advice_without_base, begin_from_base
 from silverfold.pipelines.upkeep.beginnings import base_needed, check_passed_over, history_begins_at, needs_from
 from silverfold.transforms.spark_errors import named_errors
 
@@ -186,20 +186,12 @@ class Rebuild:
         if base_needed(*given) is not None or needs_from(*given) == floor:
             return
         if not self._has_snapshots:
-            raise PositionGap(feed=self.feed.name, first=0, last=floor - 1, advice=self._advice_without_base())
+            advice = advice_without_base(self._places, self.feed.name, self.table)
+            raise PositionGap(feed=self.feed.name, first=0, last=floor - 1, advice=advice)
         history = self._places.history(self.feed.name, self.table)
         if floor and self._keeps_history and open_table(history) is not None:
-            raise ApplyError(
-                f"bronze begins at position {floor}, so the history before it cannot be made anew: "
-                f"to let history begin there, remove {history}",
-                table=self.table,
-            )
-
-    def _advice_without_base(self) -> str:
-        places, feed = self._places, self.feed.name
-        found = [places.silver(feed, self.table), places.history(feed, self.table), places.base(self.table).own(feed)]
-        there = ", ".join(str(place) for place in found[:2] if open_table(place) is not None)
-        return f"no base has what was there. To begin anew with what is left, remove {there or self.table}, {found[2]}"
+            lacks = f"bronze begins at position {floor}, so the history before it cannot be made anew"
+            raise ApplyError(f"{lacks}: to let history begin there, remove {history}", table=self.table)
 
     def _check_lost(self) -> None:
         """Raise if lost frames are still in silver alone: for a table without snapshots, or an existing history."""

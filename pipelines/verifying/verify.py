@@ -13,7 +13,7 @@ The models here are printed by ``silverfold verify --json``: their names and mea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict
 
 from silverfold.conf.errors import PositionGap, ProtocolError, WireError
 from silverfold.conf.names import folded
+from silverfold.conf.text import joined
 from silverfold.connectors.base import Connector, Feed, TableKind
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
 from silverfold.pipelines.holding.quarantine_log import PASSED_OVER, current_hold, quarantined
@@ -157,7 +158,7 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
         if other is not None:
             return unknown(table, other, silver)
         degraded = degraded_rows(places, connector, feed, table, silver.rows.version)
-        limits = _joined([_limits(begins, landed, landed.losses.lacking), degraded.reason])
+        limits = joined([_limits(begins, landed, landed.losses.lacking), degraded.reason])
         found = _compare_spans(table, fold, silver, placed=placed, reason=limits, left_out=degraded)
     except (PositionGap, WireError, ProtocolError) as error:
         other = built_otherwise(places, connector, feed, table, feed.tables[table].keys)
@@ -244,14 +245,10 @@ def _compare_spans(
 def _limits(begins: int, landed: LandedTable, lost: Sequence[Range]) -> str | None:
     """Return the limits of a comparison: a table may lack what was dropped or lost before it was built."""
     dropped = f"begins at position {begins}, what landed before was dropped and is not compared" if begins else ""
-    begun = "" if landed.base is None else f"begins with its base at position {landed.base.position}"
-    base = f"{begun}, what landed before was dropped" if begun else ""
+    begun = None if landed.base is None else f"begins with its base at position {landed.base.position}"
+    base = begun and f"{begun}, what landed before was dropped"
     lacking = f"lacks positions {format_ranges(lost)}, which bronze has lost" if lost else ""
-    return _joined([dropped, base, lacking])
-
-
-def _joined(reasons: Iterable[str | None]) -> str | None:
-    return "; ".join(filter(None, reasons)) or None
+    return joined([dropped, base, lacking])
 
 
 def compare_table(
@@ -345,7 +342,7 @@ def summarize(
     results, equal = [], True
     for each in tables:
         held = None if each.verdict is Verdict.UNKNOWN else _holding(places, feed, each) or stopped.get(each.table)
-        full = each if held is None else each.model_copy(update={"reason": _joined([each.reason, held])})
+        full = each if held is None else each.model_copy(update={"reason": joined([each.reason, held])})
         fine = full.verdict is Verdict.EQUAL or (full.verdict is Verdict.NOT_BUILT and not full.reason)
         equal &= fine and held is None
         results.append(full)
@@ -357,9 +354,7 @@ def summarize(
 def _holding(places: Places, feed: str, found: TableVerification) -> str | None:
     """Return the hold of a table, if any: such a table is compared as it is."""
     hold = current_hold(quarantined(places, feed, found.table), -1 if found.position is None else found.position)
-    if hold is None:
-        return None
-    return f"it is held at position {hold.position}: {hold.error_class}"
+    return None if hold is None else f"it is held at position {hold.position}: {hold.error_class}"
 
 
 def _not_built(places: Places, connector: Connector, feed: Feed, table: str) -> TableVerification:

@@ -8,8 +8,8 @@ then, folded in the source's order. Records that land later make no difference; 
 - a row that differs.
 
 Where the source has dropped records that silver is made of, nothing can be compared. Where bronze has, the comparison
-begins with the table's base (`pipelines.upkeep.bases`), whose rows are taken as they are: records that bronze has not are
-in the base, or to come.
+begins with the table's base (`pipelines.upkeep.bases`), whose rows are taken as they are: it has what bronze
+lacks, apart from what is to come.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from silverfold.conf.errors import PositionGap
-from silverfold.conf.text import counted
+from silverfold.conf.text import counted, joined
 from silverfold.connectors.base import Connector, Feed
 from silverfold.connectors.common.key_span import EVERY_KEY
 from silverfold.connectors.verification import ReferenceChange, SourceRecord, SourceReplay
@@ -65,7 +65,6 @@ def verify_by_replay(
     if replayed.expired:
         return unknown(table, _some(replayed.expired, "that landed, which the source no longer holds"), silver)
     left_out = degraded_rows(places, connector, feed, table, silver.rows.version)
-    reasons = filter(None, [*replayed.reasons(), left_out.reason])
     expected = Expected(
         replay.keys,
         tuple(dict.fromkeys((*replay.columns, *(base.names if base else ())))),
@@ -75,7 +74,12 @@ def verify_by_replay(
         left_out=replayed.left_out,
     )
     found = compare_table(
-        table, lambda _: expected, silver, placed=False, reason="; ".join(reasons) or None, left_out=left_out
+        table,
+        lambda _: expected,
+        silver,
+        placed=False,
+        reason=joined([*replayed.reasons(), left_out.reason]),
+        left_out=left_out,
     )
     return found.model_copy(update={"verdict": Verdict.DIFFERENT}) if replayed.lost or replayed.foreign else found
 

@@ -1,7 +1,7 @@
 """Reads the landed frames of one cut: the step between bronze rows and columns of values.
 
 Pure: runs inside Spark's Python workers, but without Spark. Invalid bytes never raise here. They come out as
-`BadFrame`, alongside whatever could be read of the other frames.
+`Undecodable`, alongside whatever could be read of the other frames.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from silverfold.conf.errors import InvalidValue, ProtocolError, UnknownTemplate, WireError, of_decoder
-from silverfold.connectors.base import ControlFrame
+from silverfold.connectors.base import ControlFrame, Undecodable
 from silverfold.connectors.deephaven.decoder.blocks import (
     ADDED,
     MODIFIED,
@@ -102,14 +102,6 @@ class LandedFrame(NamedTuple):
     body: bytes
 
 
-class BadFrame(NamedTuple):
-    """A frame that cannot be read, and the reason."""
-
-    position: int
-    error_class: str
-    reason: str
-
-
 class ColumnCells(NamedTuple):
     """A column message's values, in silver types."""
 
@@ -125,7 +117,7 @@ class Removals(NamedTuple):
     wide: tuple[WideRange, ...]
 
 
-ReadResult: TypeAlias = ColumnCells | Removals | BadFrame
+ReadResult: TypeAlias = ColumnCells | Removals | Undecodable
 
 
 @dataclass(frozen=True)
@@ -149,9 +141,9 @@ class CutReader:
             try:
                 found = self._read(frame)
             except (WireError, ProtocolError) as error:
-                found = BadFrame(frame.frame_seq, error.error_class, str(error))
+                found = Undecodable(frame.frame_seq, error.error_class, str(error))
             except Exception as error:  # a bug in decoding must not stop the table for good
-                found = BadFrame(frame.frame_seq, *of_decoder(error))
+                found = Undecodable(frame.frame_seq, *of_decoder(error))
             if found is not None:
                 yield found
 

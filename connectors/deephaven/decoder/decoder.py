@@ -19,11 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import Row
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from silverfold.conf.errors import SchemaDrift
-from silverfold.connectors.base import ControlFrame, Cut, CutStatistics, Decoder
+from silverfold.connectors.base import MOST_BAD, ControlFrame, Cut, CutStatistics, Decoder, Undecodable
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.change_rows import ChangeRows, error_rows, names_sent
 from silverfold.connectors.deephaven.decoder.assembly import NetChanges, assemble
@@ -36,7 +37,6 @@ from silverfold.connectors.deephaven.decoder.blocks import (
     WideRange,
 )
 from silverfold.connectors.deephaven.decoder.cut_reader import (
-    BadFrame,
     ColumnCells,
     Context,
     CutReader,
@@ -59,9 +59,7 @@ _RANGE = pa.schema(
 )
 _STATISTICS = pa.schema(
     [
-        ("bad_position", pa.int64()),
-        ("bad_class", pa.string()),
-        ("bad_reason", pa.string()),
+        ("bad", pa.list_(pa.struct([("position", pa.int64()), ("error_class", pa.string()), ("reason", pa.string())]))),
         ("changes", pa.int64()),
         ("first_key", pa.int64()),
         ("last_key", pa.int64()),
@@ -154,9 +152,7 @@ def _row_schema(columns: Iterable[SilverColumn]) -> pa.Schema:
 class _BatchStatistics(NamedTuple):
     """A row of `_STATISTICS`."""
 
-    bad_position: int | None
-    bad_class: str | None
-    bad_reason: str | None
+    bad: list[Row]
     changes: int
     first_key: int | None
     last_key: int | None
@@ -170,7 +166,7 @@ class _StatisticsStep:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            bad, changes, wide, truncated, bounds = None, 0, 0, 0, []
+            bad, changes, wide, truncated, bounds = list[Undecodable](), 0, 0, 0, []
             for found in self.reader.read(landed_frames(batch)):
                 match found:
                     case ColumnCells(change, lost):
@@ -179,10 +175,10 @@ class _StatisticsStep:
                     case Removals(narrow, ranges):
                         changes, wide = changes + len(narrow.keys), wide + len(ranges)
                         bounds += _bounds(narrow.keys)
-                    case BadFrame():
-                        bad = found if bad is None or found.position < bad.position else bad
+                    case Undecodable():
+                        bad.append(found)
             first, last = (min(bounds), max(bounds)) if bounds else (None, None)
-            line = (*(bad or (None, None, None)), changes, first, last, wide, truncated)
+            line = ([each._asdict() for each in sorted(bad)[:MOST_BAD]], changes, first, last, wide, truncated)
             yield pa.RecordBatch.from_arrays(
                 [pa.array([value], field.type) for value, field in zip(line, _STATISTICS, strict=True)],
                 schema=_STATISTICS,
@@ -194,15 +190,12 @@ def _bounds(keys: np.typing.NDArray[np.int64]) -> list[int]:
 
 
 def _merge_statistics(lines: list[_BatchStatistics]) -> CutStatistics:
-    bad = sorted((line.bad_position, line.bad_class, line.bad_reason) for line in lines if line.bad_class is not None)
-    position, error_class, reason = bad[0] if bad else (None, None, None)
+    bad = sorted(Undecodable(**each.asDict()) for line in lines for each in line.bad)
     lost, wide = sum(line.truncated for line in lines), sum(line.wide_ranges for line in lines)
     first = [line.first_key for line in lines if line.first_key is not None]
     last = [line.last_key for line in lines if line.last_key is not None]
     return CutStatistics(
-        bad_position=position,
-        bad_class=error_class,
-        bad_reason=reason,
+        bad=bad[:MOST_BAD],
         changes=sum(line.changes for line in lines),
         bounds={ROW_KEY: (min(first), max(last))} if first and not wide else {},
         wide_ranges=wide,
@@ -227,7 +220,7 @@ class _PieceStep:
                         cutter.add(narrow)
                         for removed in () if self.by_update else ranges:
                             cutter.add_wide(removed)
-                    case BadFrame(position, error_class, reason):
+                    case Undecodable(position, error_class, reason):
                         cutter.add_error(position, error_class, reason)
                 if cutter.rows >= _ROWS_AT_ONCE:
                     yield cutter.pieces()

@@ -24,7 +24,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from silverfold.conf.errors import ConfigError, InvalidValue
-from silverfold.connectors.common.table_file import read_table_file
+from silverfold.connectors.common.simulation import read_table_file
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 
@@ -52,7 +52,7 @@ _ALLOWED = "integers, floats, booleans, strings, dates, timestamps, decimals, an
 
 
 def load_file(path: Path) -> LiveTable:
-    """Return a table with the rows of a file; see `connectors.common.table_file`.
+    """Return a table with the rows of a file; see `connectors.common.simulation`.
 
     Raises:
         ConfigError: The file cannot be read, or a column's type has no counterpart. Names file and column.

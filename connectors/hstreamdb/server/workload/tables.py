@@ -12,7 +12,7 @@ from random import Random
 from typing import Final
 
 from silverfold.conf.errors import ConfigError
-from silverfold.connectors.common.table_file import read_table_file
+from silverfold.connectors.common.simulation import read_table_file
 from silverfold.connectors.hstreamdb.protocol.records import Json
 from silverfold.connectors.hstreamdb.server.workload.layouts import Row, RowChange
 
@@ -22,7 +22,7 @@ _NUMBERS: Final = (int, float)
 
 
 def load_rows(file: Path) -> list[Row]:
-    """Return the rows of a file (`connectors.common.table_file`). Numbers and booleans are values, all else is text.
+    """Return the rows of a file (`connectors.common.simulation`). Numbers and booleans are values, all else is text.
 
     Raises:
         ConfigError: The file cannot be read, or has no rows, or some rows have the same key.

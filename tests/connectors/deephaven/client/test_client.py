@@ -233,27 +233,27 @@ def test_a_listener_that_closes_hears_no_more_though_more_has_arrived(within: bo
     class Closing(TableListener):
         def on_begin_table_update(self, subscription_id: int) -> None:
             super().on_begin_table_update(subscription_id)
-            heard.append("begin")
+            called.append("begin")
             if within:
                 client.close()
 
         def on_end_table_update(self, subscription_id: int) -> None:
             super().on_end_table_update(subscription_id)
-            heard.append("end")
+            called.append("end")
             client.close()
 
         def on_void_table_update(self, subscription_id: int) -> None:
             super().on_void_table_update(subscription_id)
-            heard.append("void")
+            called.append("void")
 
-    heard = list[str]()
+    called = list[str]()
     with peer(script(RESPONSE, BEGIN, COLUMN, END, BEGIN, COLUMN, END)) as port:
         client = TableClient("127.0.0.1", port, Closing())
         client.subscribe(7, BOTH, "Quotes")
         client._thread.join(20)
 
     assert not client.is_alive()
-    assert heard == ["begin", "void" if within else "end"]
+    assert called == ["begin", "void" if within else "end"]
 
 
 def test_an_update_whose_rows_cannot_be_decoded_is_void() -> None:

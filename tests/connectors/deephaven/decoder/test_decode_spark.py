@@ -14,7 +14,7 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
-from silverfold.connectors.base import Cut, CutStatistics, Kind, mark
+from silverfold.connectors.base import Cut, CutStatistics, Kind, Undecodable, mark
 from silverfold.connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.deephaven.decoder.decoder import DeephavenDecoder
@@ -240,9 +240,7 @@ def test_a_survey_finds_the_first_bad_frame_and_no_bounds_of_keys_in_wide_ranges
     survey = decoder.statistics(frames, context, cut, built.feed.tables["t"])
 
     assert survey == CutStatistics(
-        bad_position=14,
-        bad_class="INVALID_VALUE",
-        bad_reason="range-count: ranges hold 16 rows, there are 15 values",
+        bad=[Undecodable(14, "INVALID_VALUE", "range-count: ranges hold 16 rows, there are 15 values")],
         changes=4 + 2 + 2 + 3 + 1,
         bounds={},
         wide_ranges=1,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from silverfold.conf.errors import ConfigError
-from silverfold.connectors.common.table_file import read_table_file
+from silverfold.connectors.common.simulation import read_table_file
 
 
 def test_a_csv_file_has_names_inferred_types_and_nulls(tmp_path: Path) -> None:
