@@ -15,11 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Row
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -152,7 +151,7 @@ def _row_schema(columns: Iterable[SilverColumn]) -> pa.Schema:
 class _BatchStatistics(NamedTuple):
     """A row of `_STATISTICS`."""
 
-    bad: list[Row]
+    bad: list[dict[str, Any]]
     changes: int
     first_key: int | None
     last_key: int | None
@@ -190,7 +189,7 @@ def _bounds(keys: np.typing.NDArray[np.int64]) -> list[int]:
 
 
 def _merge_statistics(lines: list[_BatchStatistics]) -> CutStatistics:
-    bad = sorted(Undecodable(**each.asDict()) for line in lines for each in line.bad)
+    bad = sorted(Undecodable(**each) for line in lines for each in line.bad)
     lost, wide = sum(line.truncated for line in lines), sum(line.wide_ranges for line in lines)
     first = [line.first_key for line in lines if line.first_key is not None]
     last = [line.last_key for line in lines if line.last_key is not None]
