@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -13,10 +13,6 @@ from silverfold.conf.secrets import Secret
 from silverfold.connectors.base import Feed
 from silverfold.connectors.tengi.protocol.ddl import parse_type
 from silverfold.connectors.tengi.protocol.limits import MAX_ANSWER, MAX_PACKET
-
-DEFAULT_PORT: Final = 8080
-"""Port of an address without one."""
-
 
 def _type_text(text: str) -> str:
     try:
@@ -34,13 +30,13 @@ class TengiOptions(Strict):
     """A feed's ``options``.
 
     ``address`` is ``tengi://host:port``, without a port 8080: where the source listens, or with ``mode = "listen"``
-    where the receiver does. A feed has one transport and tries no other. Of a source written in Java only ``http`` brings
-    packets whole and in order.
+    where the receiver does. A feed has one transport and tries no other. Of a source written in Java only ``http``
+    brings packets whole and in order.
     """
 
     transport: str
-    """``tcp``, ``websocket`` or ``http`` (long polling). Java's long names, such as ``tengi::transport::http/1.1``, mean
-    the same."""
+    """``tcp``, ``websocket`` or ``http`` (long polling). Java's long names, such as ``tengi::transport::http/1.1``,
+    mean the same."""
     mode: Literal["dial", "listen"] = "dial"
     """``dial`` connects to the source. With ``listen`` sources connect to the receiver."""
     tls: bool = False
@@ -84,7 +80,7 @@ class TengiOptions(Strict):
     ack_interval: Seconds = 1.0
     """Seconds between acknowledgements of a table; each follows a commit."""
     snapshot_at_start: bool = False
-    """Ask for a snapshot of each table when the receiver starts, even if the source can continue: what a table needs that
+    """Ask for a snapshot of each table when the receiver starts, even if the source can continue. A table needs it that
     was rebuilt without its first frames, or whose new columns are known for changed rows only."""
 
     @model_validator(mode="after")
@@ -122,8 +118,6 @@ class TengiTable(Table):
 
     A value that does not fit its type holds the table, and is reported.
     """
-
-    ROW_SETTINGS: ClassVar[tuple[str, ...]] = ()
 
     source: SourceName = ""
     """The table's name at the source; by default the table's own name."""

@@ -6,7 +6,7 @@ order and in any number of batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -92,7 +92,7 @@ class ChangeReader:
         else:
             raise InvalidValue(f"{packet.name!r:.80} has no changes", reason="unknown_packet")
 
-    def _change(self, op: str, entry: Mapping[str, Any], whole: Sequence[str]) -> _Change:
+    def _change(self, op: str, entry: Mapping[str, Any], whole: Iterable[str]) -> _Change:
         if op == "insert":
             return _Change(op, self._whole_row(entry, whole), None)
         if op not in ("update", "delete"):
@@ -108,7 +108,7 @@ class ChangeReader:
         cells = [row.get(name, key[name] if name in names else _UNSET) for name in self.schemas.newest.columns]
         return _Change(op, cells, [key[name] for name in names] if is_moved else None)
 
-    def _whole_row(self, entry: Mapping[str, Any], whole: Sequence[str]) -> Sequence[Any]:
+    def _whole_row(self, entry: Mapping[str, Any], whole: Iterable[str]) -> Sequence[Any]:
         row = self._row(entry)
         if absent := [name for name in whole if name not in row]:
             raise InvalidValue(f"a whole row without {', '.join(sorted(absent))}", reason="absent_column")

@@ -159,9 +159,9 @@ def _decimal(kind: ColumnType, value: Any) -> Decimal:
 
 def _list(kind: ColumnType, value: Any) -> list[Any]:
     members = _members(value)
-    count = members.get("n")
-    if type(count) not in _WHOLE or not 0 <= count <= MOST_ELEMENTS:
-        _refuse("bad_list")
+    count: int = _typed(_WHOLE, members.get("n"))
+    if not 0 <= count <= MOST_ELEMENTS:
+        _refuse("value_out_of_range")
     found = [members.get(str(at)) for at in range(count)]
     return [None if each is None else convert(kind.element, each) for each in found]
 

@@ -51,7 +51,9 @@ class Schemas:
         if not keys:
             raise SchemaDrift("the source names no keys: set keys", table=cut.stream)
         if newest.keys and set(keys) != set(newest.keys):
-            raise SchemaDrift(f"the settings have other keys than the source: {', '.join(newest.keys)}", table=cut.stream)
+            raise SchemaDrift(
+                f"the settings have other keys than the source: {', '.join(newest.keys)}", table=cut.stream
+            )
         known = tuple([(at, schema) for at, schema in landed if isinstance(schema, Schema)])
         return TableSchemas(Schema(newest.version, keys, newest.columns), known)
 

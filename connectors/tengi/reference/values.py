@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, localcontext
 from typing import Any, Final, NoReturn
@@ -19,26 +20,7 @@ _MOST_ELEMENTS: Final = 1 << 20
 
 def read_value(kind: ColumnType, value: Any) -> Any:
     """Return a value as Arrow converts silver's to Python. Raises InvalidValue if it does not fit."""
-    name = kind.name
-    if name in INTEGERS:
-        bound = 1 << INTEGERS[name] - 1
-        number = _whole(value)
-        return number if -bound <= number < bound else _refuse(kind, value)
-    if name == "boolean":
-        return {0: False, 1: True}[_whole(value)] if _whole(value) in (0, 1) else _refuse(kind, value)
-    if name in ("date", "timestamp", "timestamp_ntz"):
-        return _time(kind, value)
-    if name == "decimal":
-        return _decimal(kind, value)
-    if name in ("array", "struct", "map"):
-        return _nested(kind, value)
-    if name == "double" and type(value) is float:
-        return value
-    if name in ("float", "double"):
-        return float(value) if type(value) is Float else _refuse(kind, value)
-    if name == "binary":
-        return value if type(value) is bytes else _refuse(kind, value)
-    return _text(kind, value)
+    return _READ[kind.name](kind, value)
 
 
 def _refuse(kind: ColumnType, value: object) -> NoReturn:
@@ -49,6 +31,25 @@ def _whole(value: Any) -> int:
     if type(value) not in (Byte, Short, Int, int):
         raise InvalidValue(f"{value!r:.100} is no whole number", reason="unfit")
     return int(value)
+
+
+def _integer(kind: ColumnType, value: Any) -> int:
+    number, bound = _whole(value), 1 << INTEGERS[kind.name] - 1
+    return number if -bound <= number < bound else _refuse(kind, value)
+
+
+def _boolean(kind: ColumnType, value: Any) -> bool:
+    number = _whole(value)
+    return number == 1 if number in (0, 1) else _refuse(kind, value)
+
+
+def _real(kind: ColumnType, value: Any) -> float:
+    is_double = kind.name == "double" and type(value) is float
+    return float(value) if is_double or type(value) is Float else _refuse(kind, value)
+
+
+def _binary(kind: ColumnType, value: Any) -> bytes:
+    return value if type(value) is bytes else _refuse(kind, value)
 
 
 def _time(kind: ColumnType, value: Any) -> date | datetime:
@@ -91,3 +92,15 @@ def _text(kind: ColumnType, value: Any) -> str:
     if type(value) is not str or any("\ud800" <= unit <= "\udfff" for unit in value):
         _refuse(kind, value)
     return str(value)
+
+
+_READ: Final[dict[str, Callable[[ColumnType, Any], Any]]] = {
+    **dict.fromkeys(INTEGERS, _integer),
+    **dict.fromkeys(("date", "timestamp", "timestamp_ntz"), _time),
+    **dict.fromkeys(("float", "double"), _real),
+    **dict.fromkeys(("array", "struct", "map"), _nested),
+    "boolean": _boolean,
+    "decimal": _decimal,
+    "binary": _binary,
+    "string": _text,
+}
