@@ -3,7 +3,7 @@
 An update may be partial, so 8 must not land before 7, even if 7 comes later. Times are passed in.
 
 =======================================  =================================================================
-a change at the next position            lands, and then every held one that follows on
+a change at the next position            lands, and then every held one that follows on; held while a snapshot comes
 at or before the position                `Duplicate`
 later                                    held; after a while `Gap` and `Ask`; beyond the bound `GivenUp`
 no position yet, or a greater epoch      held until a snapshot is complete, which sets the position
@@ -124,9 +124,12 @@ class TableOrder(Generic[T]):
         Raises:
             RemoteProtocolError: ``gap``: the same change is missing for the third time.
         """
-        if (self.position is not None and position <= self.position) or position in self._held:
+        if self.position is not None and position <= self.position:
             return [Duplicate(item)]
-        if self.position is not None and position == _next(self.position):
+        is_next = self._snapshot is None and self.position is not None and position == _next(self.position)
+        if position in self._held:
+            return [Duplicate(item), *(self._follow(now) if is_next else ())]
+        if is_next:
             self.position, self._gaps = position, 0
             return [Land(item, "whole", position), *self._follow(now)]
         if len(self._held) < self._max_held and self.held_bytes + size <= self._max_bytes:
