@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -11,8 +11,12 @@ from silverfold.conf.model import PathText, Seconds, SourceName, Strict, Table
 from silverfold.conf.names import folded
 from silverfold.conf.secrets import Secret
 from silverfold.connectors.base import Feed
-from silverfold.connectors.tengi.protocol.ddl import parse_type
+from silverfold.connectors.tengi.protocol.feed.columns import parse_type
 from silverfold.connectors.tengi.protocol.limits import MAX_ANSWER, MAX_PACKET
+
+_UNFIT_FOR_KEYS: Final = ("float", "double", "array", "map", "struct")
+"""Types whose values have several forms, as 0.0 and -0.0, or no order."""
+
 
 def _type_text(text: str) -> str:
     try:
@@ -144,7 +148,7 @@ class TengiTable(Table):
             raise ValueError("keys with columns")
         if absent := [name for name in self.keys if name not in self.columns]:
             raise ValueError(f"columns with all keys: {absent[0]} is missing")
-        if unfit := [name for name in self.keys if not parse_type(self.columns[name]).names_rows]:
+        if unfit := [name for name in self.keys if parse_type(self.columns[name]).name in _UNFIT_FOR_KEYS]:
             raise ValueError(f"keys of types with one form of each value, unlike {unfit[0]}")
         return self
 

@@ -14,14 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from silverfold.conf.errors import InvalidValue, WireError
-from silverfold.connectors.tengi.protocol.ddl import INTEGERS, ColumnType
+from silverfold.connectors.tengi.protocol.feed.columns import ColumnType
 from silverfold.connectors.tengi.protocol.values import Byte, Float, Int, Packet, Short
 
+_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _WHOLE: Final = frozenset({Byte, Short, Int, int})
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _FIRST_MICROS, _LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
 _RANGES: Final = {
-    **{name: (-(1 << bits - 1), (1 << bits - 1) - 1) for name, bits in INTEGERS.items()},
+    **{name: (-(1 << bits - 1), (1 << bits - 1) - 1) for name, bits in _BITS.items()},
     "boolean": (0, 1),
     "date": (_FIRST_DAY, _LAST_DAY),
     "timestamp": (_FIRST_MICROS, _LAST_MICROS),
@@ -104,9 +105,9 @@ def arrow_type(kind: ColumnType) -> pa.DataType:
         case "decimal":
             return pa.decimal128(kind.precision, kind.scale)
         case "array":
-            return pa.list_(arrow_type(kind.element))
+            return pa.list_(arrow_type(kind.fields[0][1]))
         case "map":
-            return pa.map_(pa.string(), arrow_type(kind.element))
+            return pa.map_(pa.string(), arrow_type(kind.fields[0][1]))
         case "struct":
             return pa.struct([(name, arrow_type(each)) for name, each in kind.fields])
     return _ARROW[kind.name]
@@ -163,11 +164,11 @@ def _list(kind: ColumnType, value: Any) -> list[Any]:
     if not 0 <= count <= MOST_ELEMENTS:
         _refuse("value_out_of_range")
     found = [members.get(str(at)) for at in range(count)]
-    return [None if each is None else convert(kind.element, each) for each in found]
+    return [None if each is None else convert(kind.fields[0][1], each) for each in found]
 
 
 def _map(kind: ColumnType, value: Any) -> list[tuple[str, Any]]:
-    return [(_text(key), convert(kind.element, each)) for key, each in _members(value).items()]
+    return [(_text(key), convert(kind.fields[0][1], each)) for key, each in _members(value).items()]
 
 
 def _struct(kind: ColumnType, value: Any) -> dict[str, Any]:

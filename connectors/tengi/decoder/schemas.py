@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from silverfold.conf.errors import InvalidValue, SchemaDrift, WireError
 from silverfold.connectors.base import ControlFrame, Cut
 from silverfold.connectors.tengi.options import TengiTable
-from silverfold.connectors.tengi.protocol.ddl import ColumnType, parse_type
+from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, parse_type
 from silverfold.connectors.tengi.protocol.frame_access import read_frame
 from silverfold.connectors.tengi.protocol.values import Int, Packet
 

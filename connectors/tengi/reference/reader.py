@@ -10,7 +10,7 @@ from silverfold.conf.errors import InvalidValue, WireError
 from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 from silverfold.connectors.tengi.options import TengiOptions, TengiTable
-from silverfold.connectors.tengi.protocol.ddl import ColumnType, parse_type
+from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, parse_type
 from silverfold.connectors.tengi.protocol.frame_access import read_frame
 from silverfold.connectors.tengi.protocol.values import Int, Packet
 from silverfold.connectors.tengi.reference.values import read_value

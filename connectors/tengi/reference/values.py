@@ -8,9 +8,10 @@ from decimal import Decimal, localcontext
 from typing import Any, Final, NoReturn
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.connectors.tengi.protocol.ddl import INTEGERS, ColumnType
+from silverfold.connectors.tengi.protocol.feed.columns import ColumnType
 from silverfold.connectors.tengi.protocol.values import Byte, Float, Int, Packet, Short
 
+_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _DAY: Final = date(1970, 1, 1)
 _MOMENT: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PLAIN: Final = frozenset("0123456789")
@@ -34,7 +35,7 @@ def _whole(value: Any) -> int:
 
 
 def _integer(kind: ColumnType, value: Any) -> int:
-    number, bound = _whole(value), 1 << INTEGERS[kind.name] - 1
+    number, bound = _whole(value), 1 << _BITS[kind.name] - 1
     return number if -bound <= number < bound else _refuse(kind, value)
 
 
@@ -80,12 +81,12 @@ def _nested(kind: ColumnType, value: Any) -> Any:
     if kind.name == "struct":
         return {name: read_value(each, members[name]) if name in members else None for name, each in kind.fields}
     if kind.name == "map":
-        return [(_text(kind, key), read_value(kind.element, each)) for key, each in members.items()]
+        return [(_text(kind, key), read_value(kind.fields[0][1], each)) for key, each in members.items()]
     size = _whole(members.get("n"))
     if not 0 <= size <= _MOST_ELEMENTS:
         _refuse(kind, value)
     names = map(str, range(size))
-    return [read_value(kind.element, members[name]) if name in members else None for name in names]
+    return [read_value(kind.fields[0][1], members[name]) if name in members else None for name in names]
 
 
 def _text(kind: ColumnType, value: Any) -> str:
@@ -95,7 +96,7 @@ def _text(kind: ColumnType, value: Any) -> str:
 
 
 _READ: Final[dict[str, Callable[[ColumnType, Any], Any]]] = {
-    **dict.fromkeys(INTEGERS, _integer),
+    **dict.fromkeys(_BITS, _integer),
     **dict.fromkeys(("date", "timestamp", "timestamp_ntz"), _time),
     **dict.fromkeys(("float", "double"), _real),
     **dict.fromkeys(("array", "struct", "map"), _nested),
