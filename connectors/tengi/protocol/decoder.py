@@ -167,7 +167,7 @@ class Decoder:
 
     def read_nullable_object(self) -> Any:
         """Read an object, or None: only a byte 1 means that one follows."""
-        return self.read_object() if self._take(1) == b"\1" else None
+        return self.read_object() if self.read_unsigned_byte() == 1 else None
 
     def read_message(self) -> Message:
         """Read an object that must be a Message. Raises InvalidValue, ``unexpected_object``."""
@@ -187,7 +187,7 @@ class Decoder:
             OversizedMessage: ``too_large``: a length exceeds the limit.
         """
         at = self._at
-        marshaller_id = self._unpack(_SHORT, 2)
+        marshaller_id = self.read_short()
         scalar = _SCALARS.get(marshaller_id)
         if scalar is not None:
             return scalar(self)
@@ -205,7 +205,7 @@ class Decoder:
         return found
 
     def _read_array(self) -> bytes:
-        return self._take(self.read_count(1))
+        return self.read_bytes(self.read_count(1))
 
     def _read_enum(self) -> Any:
         constants = self._registered(self._types.enums)
@@ -301,16 +301,16 @@ def _constant(constants: dict[Any, Any], value: str | int, at: int) -> Any:
 _SCALARS: Final[dict[int, Callable[[Decoder], Any]]] = {
     -1: lambda decoder: Byte(decoder.read_byte()),
     -2: lambda decoder: Short(decoder.read_short()),
-    -3: Decoder.read_char,
+    -3: lambda decoder: decoder.read_char(),
     -4: lambda decoder: Int(decoder.read_int32()),
-    -5: Decoder.read_float,
-    -6: Decoder.read_int64,
-    -7: Decoder.read_double,
-    -8: Decoder.read_string,
+    -5: lambda decoder: decoder.read_float(),
+    -6: lambda decoder: decoder.read_int64(),
+    -7: lambda decoder: decoder.read_double(),
+    -8: lambda decoder: decoder.read_string(),
     -9: Decoder._read_array,
     -10: Decoder._read_enum,
     -11: Decoder._read_enumerable,
-    -101: Decoder.read_identifier,
+    -101: lambda decoder: decoder.read_identifier(),
 }
 _COMPOSITES: Final[dict[int, Callable[[Decoder], Any]]] = {
     -102: Decoder._read_message,
