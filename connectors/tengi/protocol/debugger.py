@@ -67,6 +67,7 @@ class _TracingDecoder(Decoder):
 
     def __init__(self, octets: bytes, types: TypeRegistry, *, limit: int) -> None:
         super().__init__(octets, types, limit=limit)
+        self._simple = {}  # every field by its method
         self.lines: list[str] = []
         self._is_inside = False
 

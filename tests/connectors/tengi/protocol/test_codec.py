@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from silverfold.conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, UnknownType, WireError
+from silverfold.conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, WireError
 from silverfold.connectors.tengi.protocol import (
     Byte,
     Char,
@@ -31,6 +31,7 @@ from silverfold.connectors.tengi.protocol import (
     TypeRegistry,
 )
 from silverfold.connectors.tengi.protocol.debugger import SerializationDebugger
+from silverfold.connectors.tengi.protocol.errors import UnknownType
 from silverfold.connectors.tengi.protocol.scanner import object_end
 from tests.support.tengi.vectors import TYPES, VECTORS, Point, Row, SubPacket, read_point, write_point, written
 
