@@ -1,0 +1,51 @@
+"""The wire without a socket: values to bytes and back, packets cut from a stream, both sides' connections, the feed.
+
+============  ========================================================================================
+`values`      Python values of tengi's objects; `registry`: user types
+`encoder`     values to bytes; `decoder` the reverse
+`scanner`     cuts a stream into packets; `connection`: both sides, with the `events` they yield
+============  ========================================================================================
+"""
+
+from silverfold.connectors.tengi.protocol.decoder import Decoder
+from silverfold.connectors.tengi.protocol.encoder import Encoder
+from silverfold.connectors.tengi.protocol.registry import FilterResult, Marshaller, TypeRegistry, accepts_class
+from silverfold.connectors.tengi.protocol.values import (
+    Byte,
+    Char,
+    EnumerableValue,
+    EnumValue,
+    Float,
+    Handshake,
+    Identifier,
+    Int,
+    Marshallable,
+    Message,
+    Packet,
+    PollingRequest,
+    PollingResponse,
+    Short,
+)
+
+__all__ = [
+    "Byte",
+    "Char",
+    "Decoder",
+    "Encoder",
+    "EnumValue",
+    "EnumerableValue",
+    "FilterResult",
+    "Float",
+    "Handshake",
+    "Identifier",
+    "Int",
+    "Marshallable",
+    "Marshaller",
+    "Message",
+    "Packet",
+    "PollingRequest",
+    "PollingResponse",
+    "Short",
+    "TypeRegistry",
+    "accepts_class",
+]
