@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from random import Random
 
 from silverfold.connectors.base import Connector, Decoder, Problem, Receiver
 from silverfold.connectors.common.transport import Address, address_problems
-from silverfold.connectors.tengi.address import parse_address
+from silverfold.connectors.tengi.address import feed_transport, parse_address
 from silverfold.connectors.tengi.options import TengiFeed, TengiOptions, TengiTable
 from silverfold.connectors.verification import ReferenceReader, SourceSubscription
 
@@ -36,7 +36,8 @@ class TengiConnector(Connector[TengiOptions, TengiTable]):
         return feed.tables[table].stream(table)
 
     def problems(self, feed: TengiFeed) -> Iterator[Problem]:
-        """Yield problems beyond model validation: the address. Raise UnsupportedTransport."""
+        """Yield problems beyond model validation: the address. Raise ConfigError for a transport."""
+        feed_transport(feed)
         yield from address_problems(feed, parse_address)
 
     def listens_at(self, feed: TengiFeed) -> Address | None:
@@ -47,7 +48,8 @@ class TengiConnector(Connector[TengiOptions, TengiTable]):
         """Return a receiver for the feed. Opens nothing yet."""
         from silverfold.connectors.tengi.receiver.receiver import TengiReceiver
 
-        return TengiReceiver(feed, clock=time.monotonic, environ=os.environ)
+        rng = Random()  # noqa: S311 - spreads waits
+        return TengiReceiver(feed, rng=rng, environ=os.environ)
 
     def decoder(self, feed: TengiFeed) -> Decoder[TengiTable]:
         """Return the feed's decoder."""

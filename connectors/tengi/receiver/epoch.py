@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from silverfold.conf.errors import SourceRefused, WireError
 from silverfold.connectors.base import Frame, mark
@@ -23,10 +23,6 @@ from silverfold.connectors.tengi.protocol.feed.packets import (
 from silverfold.connectors.tengi.receiver.table_feed import TableFeed
 
 _ROWS: Final = frozenset({"schema", "snapshot", "change", "update"})
-
-
-class Request(Protocol):
-    """A packet to send."""
 
 
 class Epoch:
@@ -124,7 +120,7 @@ class Epoch:
         frames = [frame for table in tables for frame in table.take_error(error, now)]
         refusals = {stream: table.refused for stream, table in self._tables.items() if table.refused is not None}
         if len(refusals) == len(self._tables):
-            raise _Refused(frames, code=str(error.code), text=error.text, stream=error.table)
+            raise Refused(frames, code=str(error.code), text=error.text, stream=error.table)
         return frames
 
     def _mark_unknown(self, what: str) -> list[Frame]:
@@ -136,7 +132,7 @@ class Epoch:
         return [mark("unexpected packet", what=what[:100], count=number, level="warning")]
 
 
-class _Refused(SourceRefused):
+class Refused(SourceRefused):
     """A refusal, with the marks that land before it is raised."""
 
     def __init__(self, frames: list[Frame], *, code: str, text: str, stream: str | None) -> None:

@@ -62,7 +62,9 @@ class TableFeed:
     def subscribe(self, now: float) -> list[Frame]:
         """Ask for what follows the position; return what to land. A snapshot under way is abandoned."""
         position = self._order.position
-        request = Subscribe(self._stream, -1) if position is None else Subscribe(self._stream, position.seq, position.epoch)
+        request = (
+            Subscribe(self._stream, -1) if position is None else Subscribe(self._stream, position.seq, position.epoch)
+        )
         self.requests = [request]
         self._schema_by, self._idle_by = now + self._options.subscribe_wait, now + self._options.resubscribe_idle
         self._part_by = self._retry_at = _NEVER
@@ -70,7 +72,7 @@ class TableFeed:
         return frames + self._perform(self._order.abandon_snapshot(now), now)
 
     def due(self, now: float) -> list[Frame]:
-        """Return what to land because of the time. Safe to call at any time. Raises RemoteProtocolError: a gap stays."""
+        """Return what to land because of the time; safe at any time. Raises RemoteProtocolError: a gap stays."""
         if self.refused:
             return []
         late = min(self._schema_by, self._part_by, self._idle_by, self._retry_at) <= now
