@@ -2,7 +2,8 @@
 
 ============  ========================================================================================
 `values`      Python values of tengi's objects; `registry`: user types
-`encoder`     values to bytes; `decoder` the reverse; `debugger` prints bytes that do not parse
+`encoder`     values to bytes; `decoder` the reverse
+`scanner`     cuts a stream into packets; `connection`: both sides, with the `events` they yield
 ============  ========================================================================================
 """
 

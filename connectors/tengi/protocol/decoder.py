@@ -35,14 +35,17 @@ class Decoder:
         types: User types for `read_object`.
         at: Offset of the first field.
         limit: Most bytes that a length may announce.
+        depth: Number of objects that the first field is in.
     """
 
-    def __init__(self, octets: bytes, types: TypeRegistry = BUILT_IN, *, at: int = 0, limit: int = MAX_PACKET) -> None:
+    def __init__(
+        self, octets: bytes, types: TypeRegistry = BUILT_IN, *, at: int = 0, limit: int = MAX_PACKET, depth: int = 0
+    ) -> None:
         self._octets = octets
         self._types = types
         self._at = at
         self._limit = limit
-        self._depth = 0
+        self._depth = depth
         self.needed = 0
         """Offset up to which bytes must be there for the field that was truncated."""
 

@@ -12,3 +12,9 @@ MAX_ANSWER: Final = 64 << 20
 """Default for the most bytes of one HTTP answer."""
 SMALLEST_ENTRY: Final = 10
 """Bytes of an entry of a packet at least: an empty key, and a type without content."""
+JAVA_CUT: Final = 256
+"""Bytes at which Java cuts what it sends on TCP and WebSocket. Packets of up to so many are safe both ways."""
+JAVA_MAX_TCP: Final = 400
+"""Largest packet that Java reads at once on TCP, about; it closes the connection on a larger one."""
+JAVA_MAX_FRAME: Final = 1 << 16
+"""Largest WebSocket frame that Java takes."""
