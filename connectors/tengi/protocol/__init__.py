@@ -4,6 +4,7 @@
 `values`      Python values of tengi's objects; `registry`: user types
 `encoder`     values to bytes; `decoder` the reverse
 `scanner`     cuts a stream into packets; `connection`: both sides, with the `events` they yield
+`feed`        the change feed: column types, packets, headings, and the order in which changes land
 ============  ========================================================================================
 """
 

@@ -270,3 +270,17 @@ class PacketScanner:
         offset = self._at - self._start + after
         detail = f"no type has the {kind} id {type_id}"
         return UnknownType(detail, type_id=type_id, offset=offset, reason="unknown_type")
+
+
+def object_end(octets: bytes, at: int, types: TypeRegistry = BUILT_IN) -> int:
+    """Return the offset behind an object.
+
+    Raises:
+        WireError: As `PacketScanner.next_packet`; TruncatedMessage, ``truncated``, if the bytes end before.
+    """
+    scanner = PacketScanner(types, limit=len(octets))
+    scanner.receive(octets[at:])
+    found = scanner.next_object()
+    if found is None:
+        raise TruncatedMessage("the bytes end in an object", offset=at, reason="truncated")
+    return at + len(found)
