@@ -1,7 +1,6 @@
 """The source of change feeds: tables that change, their history, and subscriptions to them.
 
 =================  ==============================================================================
-`types`            columns: Spark's types, and how their values travel
 `tables`           one table: rows, numbered updates, history, snapshots
 `source`           subscriptions of one connection, acknowledgements, errors; no socket, no clock
 `faults`           packets lost, repeated and reordered on request

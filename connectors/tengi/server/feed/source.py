@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
-from silverfold.conf.errors import RemoteProtocolError
-from silverfold.connectors.tengi.protocol.values import Identifier, Int, Packet
+from silverfold.conf.errors import InvalidValue, RemoteProtocolError
+from silverfold.connectors.tengi.protocol.feed.packets import Ack, Ping, Pong, SourceError, Subscribe, read_packet
+from silverfold.connectors.tengi.protocol.values import Identifier, Packet
 from silverfold.connectors.tengi.server.feed.tables import PartLimits, SourceTable
 
 UNKNOWN_TABLE, NOT_UNDERSTOOD, NOT_ALLOWED, UNAVAILABLE = 1, 2, 3, 4
@@ -21,8 +22,6 @@ UNKNOWN_TABLE, NOT_UNDERSTOOD, NOT_ALLOWED, UNAVAILABLE = 1, 2, 3, 4
 _MOST_ANSWERS: Final = 1_000
 """Answers to pings and mistakes that may wait for one connection; a peer that does not read them is dropped."""
 _LONGEST_SHOWN: Final = 100
-
-_T = TypeVar("_T")
 
 
 class Refusal(NamedTuple):
@@ -87,16 +86,22 @@ class FeedSession:
         self._received_at = now
         if len(self._answers) >= _MOST_ANSWERS:
             raise RemoteProtocolError("the receiver reads no answers", reason="unread_answers")
-        match body:
-            case Packet(name="subscribe"):
-                self._subscribe(body)
-            case Packet(name="ack"):
-                self._acknowledge(body)
-            case Packet(name="ping"):
-                seq = _value(body, "seq", int)
-                self._answer(body, None if seq is None else Packet("pong", {"seq": int(seq)}))
+        try:
+            request = read_packet(body)
+        except InvalidValue as error:
+            self._refuse(NOT_UNDERSTOOD, str(error))
+            return
+        match request:
+            case Subscribe():
+                self._subscribe(request)
+            case Ack():
+                self._acknowledge(request)
+            case Ping():
+                self._answers.append(Pong(request.seq).to_packet())
+            case Pong():
+                pass
             case _:
-                self._answer(body, None)
+                self._refuse(NOT_UNDERSTOOD, f"a source takes no {type(request).__name__.lower()}")
 
     def next_packet(self) -> Packet | None:
         """Return the next packet to send; None if there is none until a table changes or a message comes.
@@ -122,33 +127,24 @@ class FeedSession:
         self.subscriptions.clear()
         self._answers.clear()
 
-    def _subscribe(self, request: Packet) -> None:
-        name, after, epoch = _value(request, "table", str), _value(request, "from", int), request.get_value("epoch")
-        if name is None or after is None or after < -1 or not isinstance(epoch, str | None):
-            self._answer(request, None)
-            return
+    def _subscribe(self, request: Subscribe) -> None:
+        name = request.table
         table, refusal = self._source.tables.get(name), self._source.refusals.get(name)
         self.subscriptions.pop(name, None)
         if table is None or refusal is not None:
-            code, text = refusal or (UNKNOWN_TABLE, f"there is no table {_shown(name)!r}")
-            self._answers.append(_error(code, text, _shown(name)))
+            self._refuse(*refusal or (UNKNOWN_TABLE, f"there is no table {_shown(name)!r}"), table=_shown(name))
             return
-        self.subscriptions[name] = Subscription(table, int(after), epoch, self._source.options)
+        self.subscriptions[name] = Subscription(table, request.from_seq, request.epoch, self._source.options)
         self._source.release(table)
 
-    def _acknowledge(self, request: Packet) -> None:
-        name, epoch, seq = _value(request, "table", str), _value(request, "epoch", str), _value(request, "seq", int)
-        if name is None or epoch is None or seq is None:
-            self._answer(request, None)
-            return
-        subscription = self.subscriptions.get(name)
+    def _acknowledge(self, request: Ack) -> None:
+        subscription = self.subscriptions.get(request.table)
         if subscription is not None:
-            subscription.acknowledge(epoch, int(seq))
+            subscription.acknowledge(*request.position)
             self._source.release(subscription.table)
 
-    def _answer(self, request: object, answer: Packet | None) -> None:
-        name = request.name if isinstance(request, Packet) else type(request).__name__
-        self._answers.append(answer or _error(NOT_UNDERSTOOD, f"not understood: {_shown(name)}"))
+    def _refuse(self, code: int, text: str, table: str | None = None) -> None:
+        self._answers.append(SourceError(code, text, table).to_packet())
 
 
 class Subscription:
@@ -199,16 +195,6 @@ class Subscription:
 
     def _has_position(self) -> bool:
         return self._epoch == self.table.epoch and self.table.can_continue(self._next)
-
-
-def _value(packet: Packet, key: str, kind: type[_T]) -> _T | None:
-    """Return a value if it is of a kind."""
-    found: Any = packet.get_value(key)
-    return found if isinstance(found, kind) else None
-
-
-def _error(code: int, text: str, table: str | None = None) -> Packet:
-    return Packet("error", {"code": Int(code), "text": text, **({} if table is None else {"table": table})})
 
 
 def _shown(text: str) -> str:

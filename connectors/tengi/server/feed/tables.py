@@ -1,23 +1,24 @@
 """One table of a source: its rows, its numbered updates, and as many of these as history holds.
 
-An update is numbered by its ``seq``: 0 is the state before any. Numbers are dense within a source epoch. Rows are
-values by column, NULL is None; they are never changed in place, so a snapshot is a list of them.
+An update is numbered by its ``seq``: 0 is the state before any. Numbers are dense within a source epoch. A row is
+values by column, as `protocol.feed.columns` has them; NULL is None. Rows are never changed in place, so that a snapshot
+is a list of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from silverfold.conf.errors import LocalProtocolError
-from silverfold.connectors.tengi.protocol.values import Byte, Identifier, Int, Packet
-from silverfold.connectors.tengi.server.feed.types import ColumnType, parse_type
+from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, parse_type, write_row
+from silverfold.connectors.tengi.protocol.feed.packets import Change, Entry, Position, Schema, Snapshot, Update
+from silverfold.connectors.tengi.protocol.values import Identifier, Packet
 
 Row: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = tuple[Any, ...]
-Entries: TypeAlias = list[dict[str, object]]
 
 _VALUE_OVERHEAD: Final = 16
 """Bytes of a value beside its text, at most: key lengths, type, or the value itself."""
@@ -160,63 +161,29 @@ class SourceTable:
 
     def schema(self, version: int) -> Packet:
         """Return the ``schema`` of a version that history needs, or of the newest one."""
-        columns = self._schemas[version]
-        values = {
-            "table": self.name,
-            "version": Int(version),
-            "keys": Packet("list", {str(number): name for number, name in enumerate(self.keys)}),
-            "columns": Packet("columns", {name: kind.text for name, kind in columns.items()}),
-        }
-        return Packet("schema", values)
+        columns = {name: str(kind) for name, kind in self._schemas[version].items()}
+        return Schema(self.name, version, self.keys, columns).to_packet()
 
     def snapshot(self, limits: PartLimits, new_id: Callable[[], Identifier]) -> Iterator[Packet]:
         """Return the parts of a snapshot of the rows as they are now. Rows are encoded as parts are taken."""
-        head = {**self._head(self.seq), "id": new_id()}
-        return self._parts(head, list(self.rows.values()), self.columns, limits)
-
-    def _parts(
-        self, head: Mapping[str, object], rows: Sequence[Row], columns: Mapping[str, ColumnType], limits: PartLimits
-    ) -> Iterator[Packet]:
-        """Yield parts; a table without rows has one."""
-        at = 0
-        for part in count():
-            size, entries = 0, Packet("list")
-            while at < len(rows) and len(entries.values) < limits.rows and size < limits.size:
-                entry = Packet("entry", _row_values(rows[at], columns))
-                entries.values[str(len(entries.values))] = entry
-                size += _size(entry)
-                at += 1
-            last = at == len(rows)
-            yield Packet("snapshot", {**head, "part": Int(part), "last": Byte(last), "rows": entries})
-            if last:
-                return
-
-    def _head(self, seq: int) -> dict[str, object]:
-        return {"table": self.name, "epoch": self.epoch, "seq": seq, "version": Int(self.version)}
+        part = Snapshot(self.name, Position(self.epoch, self.seq), self.version, new_id(), 0, False, ())
+        return _parts(part, list(self.rows.values()), self.columns, limits)
 
     def _update_packet(self, changes: RowChanges, ts: int | None) -> Packet:
-        values = self._head(self.seq + 1)
-        if ts is not None:
-            values["ts"] = ts
-        removed: Entries = [{"key": self._key_packet(key)} for key in changes.removed]
-        modified: Entries = [
-            {"key": self._key_packet(key), **_row_values(row, self.columns)} for key, row in changes.modified
-        ]
-        added: Entries = [_row_values(row, self.columns) for row in changes.added]
-        if len(changes) == 1:
-            op = "DELETE" if removed else "UPDATE" if modified else "INSERT"
-            (entry,) = removed + modified + added
-            key = {"key": self._key_packet(self._key(changes.added[0]))} if added else {}
-            return Packet("change", {**values, "op": op, **key, **entry})
-        for name, entries in (("removed", removed), ("modified", modified), ("added", added)):
-            if entries:
-                numbered = {str(number): Packet("entry", entry) for number, entry in enumerate(entries)}
-                values[name] = Packet("list", numbered)
-        return Packet("update", values)
+        place = self.name, Position(self.epoch, self.seq + 1), self.version
+        removed = [Entry(self._key_values(key)) for key in changes.removed]
+        modified = [_entry(row, self.columns, self._key_values(key)) for key, row in changes.modified]
+        if len(changes) > 1:
+            added = [_entry(row, self.columns) for row in changes.added]
+            return Update(*place, removed, modified, added, ts).to_packet()
+        op = "DELETE" if removed else "UPDATE" if modified else "INSERT"
+        added = [_entry(row, self.columns, self._key_values(self._key(row))) for row in changes.added]
+        (entry,) = removed + modified + added
+        return Change(*place, op, entry, ts).to_packet()
 
-    def _key_packet(self, key: Key) -> Packet:
-        parts = zip(self.keys, key, strict=True) if self.keys else ()
-        return Packet("key", {name: self.columns[name].to_wire(value) for name, value in parts})
+    def _key_values(self, key: Key) -> Mapping[str, Any]:
+        values, _ = write_row(dict(zip(self.keys, key, strict=True)) if self.keys else {}, self.columns)
+        return values
 
     def _key(self, row: Row) -> Key:
         return tuple(row[name] for name in self.keys)
@@ -273,11 +240,24 @@ class SourceTable:
             del self._schemas[version]
 
 
-def _row_values(row: Row, columns: Mapping[str, ColumnType]) -> dict[str, object]:
-    """Return ``row`` and ``nulls`` of an entry, for the columns that ``row`` has."""
-    sent = {name: columns[name].to_wire(value) for name, value in row.items() if value is not None}
-    nulls = {name: Byte(1) for name, value in row.items() if value is None}
-    return {"row": Packet("row", sent), **({"nulls": Packet("nulls", nulls)} if nulls else {})}
+def _entry(row: Row, columns: Mapping[str, ColumnType], key: Mapping[str, Any] | None = None) -> Entry:
+    return Entry(key, *write_row(row, columns))
+
+
+def _parts(
+    head: Snapshot, rows: Sequence[Row], columns: Mapping[str, ColumnType], limits: PartLimits
+) -> Iterator[Packet]:
+    """Yield the parts of a snapshot; a table without rows has one."""
+    at = 0
+    for part in count():
+        size, entries = 0, list[Entry]()
+        while at < len(rows) and len(entries) < limits.rows and size < limits.size:
+            entries.append(_entry(rows[at], columns))
+            size += _size(entries[-1].write_to(Packet("entry")))
+            at += 1
+        yield replace(head, part=part, is_last=at == len(rows), rows=entries).to_packet()
+        if at == len(rows):
+            return
 
 
 def _size(value: object) -> int:

@@ -61,7 +61,7 @@ class Changer:
             kinds = ["delete" if each == "insert" else each for each in kinds]
         removed, updated, moved = (self._draw(kinds.count(each)) for each in ("delete", "update", "move"))
         self._deleted += removed
-        rows, free = self._table.rows, set(removed)
+        rows, free = self._table.rows, list(removed)
         models = [*self._order[-1:], *updated, *removed]
         modified = [(key, self._partial(rows[key])) for key in updated]
         self._order += updated
@@ -94,7 +94,7 @@ class Changer:
     def _key_values(self, key: Key | None) -> Row:
         return {} if key is None else dict(zip(self._table.keys, key, strict=True))
 
-    def _unused_key(self, model: Key | None, free: set[Key]) -> Key | None:
+    def _unused_key(self, model: Key | None, free: list[Key]) -> Key | None:
         """Return a key of no row, and take it; None if there seems to be none.
 
         Args:
@@ -102,15 +102,17 @@ class Changer:
             free: Keys of rows that this update deletes.
         """
         for _ in range(_TRIES):
-            found = self._candidate(model)
-            if found in free or (found not in self._table.rows and found not in self._order[-_MOST:]):
-                free.discard(found)
+            found = self._candidate(model, free)
+            if found in free:
+                free.remove(found)
+                return found
+            if found not in self._table.rows and found not in self._order[-_MOST:]:
                 return found
         return None
 
-    def _candidate(self, model: Key | None) -> Key:
+    def _candidate(self, model: Key | None, free: list[Key]) -> Key:
         if self._deleted and self._chance.random() < _REUSED_CHANCE:
-            return self._deleted[self._chance.randrange(len(self._deleted))]
+            return self._chance.choice(free or self._deleted)
         kinds = [self._table.columns[name] for name in self._table.keys]
         key = [new_value(kind, None, self._chance) for kind in kinds] if model is None else list(model)
         at = self._chance.randrange(len(kinds))

@@ -16,43 +16,36 @@ dictionary                                  as its values
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
 from silverfold.conf.errors import ConfigError, InvalidValue, LocalProtocolError
+from silverfold.connectors.tengi.protocol.feed.columns import ColumnType
 from silverfold.connectors.tengi.server.feed.tables import SourceTable
-from silverfold.connectors.tengi.server.feed.types import ColumnType, parse_type, quoted
 
 _CSV_BLOCK: Final = 1 << 30
-_NAMES: Final = {
-    pa.int8(): "tinyint",
-    pa.int16(): "smallint",
-    pa.int32(): "int",
-    pa.int64(): "bigint",
-    pa.uint8(): "smallint",
-    pa.uint16(): "int",
-    pa.uint32(): "bigint",
-    pa.uint64(): "decimal(20,0)",
-    pa.float16(): "float",
-    pa.float32(): "float",
-    pa.float64(): "double",
-    pa.bool_(): "boolean",
-    pa.string(): "string",
-    pa.large_string(): "string",
-    pa.string_view(): "string",
-    pa.binary(): "binary",
-    pa.large_binary(): "binary",
-    pa.binary_view(): "binary",
-    pa.null(): "string",
-    pa.date32(): "date",
-    pa.date64(): "date",
+_MOST_DIGITS: Final = 38
+_SIMPLE: Final[Mapping[pa.DataType, tuple[str, pa.DataType]]] = {
+    pa.int8(): ("tinyint", pa.int8()),
+    pa.int16(): ("smallint", pa.int16()),
+    pa.int32(): ("int", pa.int32()),
+    pa.int64(): ("bigint", pa.int64()),
+    pa.uint8(): ("smallint", pa.int16()),
+    pa.uint16(): ("int", pa.int32()),
+    pa.uint32(): ("bigint", pa.int64()),
+    pa.float16(): ("float", pa.float32()),
+    pa.float32(): ("float", pa.float32()),
+    pa.float64(): ("double", pa.float64()),
+    pa.bool_(): ("boolean", pa.bool_()),
+    **dict.fromkeys((pa.string(), pa.large_string(), pa.string_view(), pa.null()), ("string", pa.string())),
+    **dict.fromkeys((pa.binary(), pa.large_binary(), pa.binary_view()), ("binary", pa.binary())),
+    **dict.fromkeys((pa.date32(), pa.date64()), ("date", pa.date32())),
 }
-_ALLOWED: Final = "a type of Spark's without intervals; maps with texts as keys; names that are no longer empty"
 
 
 def load_table(file: Path, name: str, keys: Sequence[str], *, epoch: str, history: int) -> SourceTable:
@@ -64,58 +57,69 @@ def load_table(file: Path, name: str, keys: Sequence[str], *, epoch: str, histor
         ConfigError: The file cannot be read, a column has no type here, or the keys do not identify its rows.
     """
     read = _read(file)
-    columns = {}
+    columns, targets = dict[str, ColumnType](), list[pa.Field]()
     for field in read.schema:
-        kind = ddl_of(field.type)
-        if kind is None or not field.name or field.name in columns:
-            found = f"{field.name} {field.type}"
-            raise ConfigError(
-                file=str(file), key="columns", found=found, allowed="names that differ, and types of Spark"
-            )
-        columns[field.name] = kind
+        counterpart = counterpart_of(field.type)
+        if counterpart is None or not field.name or field.name in columns:
+            found, allowed = f"{field.name} {field.type}", "names that differ, and types that Spark has"
+            raise ConfigError(file=str(file), key="columns", found=found, allowed=allowed)
+        columns[field.name] = counterpart[0]
+        targets.append(pa.field(field.name, counterpart[1]))
     for key in keys:
         _check_key(file, key, columns)
     try:
-        values = [_values(each, parse_type(columns[field.name])) for field, each in zip(read.schema, read, strict=True)]
-        rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
-        return SourceTable(name, columns, keys, rows, epoch=epoch, history=history)
-    except (pa.ArrowException, InvalidValue) as error:
+        rows = read.cast(pa.schema(targets), safe=False).to_pylist(maps_as_pydicts="strict")
+        texts = {name: str(kind) for name, kind in columns.items()}
+        return SourceTable(name, texts, keys, rows, epoch=epoch, history=history)
+    except (pa.ArrowException, ValueError, OverflowError, InvalidValue) as error:
         raise ConfigError(file=str(file), key="values", found=str(error), allowed="values of their types") from error
     except LocalProtocolError as error:
         allowed = "keys that identify the rows"
         raise ConfigError(file=str(file), key="keys", found=str(error), allowed=allowed) from error
 
 
-def ddl_of(arrow: pa.DataType) -> str | None:
-    """Return the type of a column for an Arrow type; None if there is none."""
+def counterpart_of(arrow: pa.DataType) -> tuple[ColumnType, pa.DataType] | None:
+    """Return the type of a column for an Arrow type, and the Arrow type that it is read as; None if there is none."""
     types = pa.types
-    if arrow in _NAMES:
-        return _NAMES[arrow]
     if types.is_dictionary(arrow):
-        return ddl_of(arrow.value_type)
+        return counterpart_of(arrow.value_type)
+    if arrow in _SIMPLE:
+        name, target = _SIMPLE[arrow]
+        return ColumnType(name), target
     if types.is_fixed_size_binary(arrow):
-        return "binary"
+        return ColumnType("binary"), pa.binary()
     if types.is_timestamp(arrow):
-        return "timestamp" if arrow.tz else "timestamp_ntz"
-    if types.is_decimal(arrow):
-        return f"decimal({arrow.precision},{arrow.scale})" if 0 <= arrow.scale <= arrow.precision <= 38 else None  # noqa: PLR2004 - Spark's most digits
+        kind = ColumnType("timestamp" if arrow.tz else "timestamp_ntz")
+        return kind, pa.timestamp("us", arrow.tz and "UTC")
+    if arrow == pa.uint64() or types.is_decimal(arrow):
+        precision, scale = (20, 0) if arrow == pa.uint64() else (arrow.precision, arrow.scale)
+        fits = 0 <= scale <= precision <= _MOST_DIGITS
+        return (ColumnType("decimal", precision, scale), pa.decimal128(precision, scale)) if fits else None
+    return _nested_counterpart(arrow)
+
+
+def _nested_counterpart(arrow: pa.DataType) -> tuple[ColumnType, pa.DataType] | None:
+    types = pa.types
     if types.is_struct(arrow):
-        parts = [(each.name, ddl_of(each.type)) for each in arrow]
-        is_whole = parts and all(name and kind for name, kind in parts)
-        return f"struct<{','.join(f'{quoted(name)}:{kind}' for name, kind in parts)}>" if is_whole else None
-    if types.is_map(arrow):
-        kind = ddl_of(arrow.item_type)
-        return f"map<string,{kind}>" if kind and ddl_of(arrow.key_type) == "string" else None
-    if types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow):
-        kind = ddl_of(arrow.value_type)
-        return kind and f"array<{kind}>"
+        parts = {each.name: counterpart_of(each.type) for each in arrow}
+        known = {name: each for name, each in parts.items() if name and each}
+        if not parts or len(known) < arrow.num_fields:
+            return None
+        fields = tuple((name, kind) for name, (kind, _) in known.items())
+        return ColumnType("struct", fields=fields), pa.struct([(name, target) for name, (_, target) in known.items()])
+    is_list = types.is_list(arrow) or types.is_large_list(arrow) or types.is_fixed_size_list(arrow)
+    if is_list and (element := counterpart_of(arrow.value_type)):
+        return ColumnType("array", fields=(("", element[0]),)), pa.list_(element[1])
+    if types.is_map(arrow) and arrow.key_type in (pa.string(), pa.large_string(), pa.string_view()):
+        value = counterpart_of(arrow.item_type)
+        return value and (ColumnType("map", fields=(("", value[0]),)), pa.map_(pa.string(), value[1]))
     return None
 
 
-def _check_key(file: Path, key: str, columns: dict[str, str]) -> None:
+def _check_key(file: Path, key: str, columns: Mapping[str, ColumnType]) -> None:
     if key not in columns:
         raise ConfigError(file=str(file), key="keys", found=key, allowed=", ".join(columns))
-    if columns[key].startswith(("float", "double", "array", "struct", "map")):
+    if columns[key].name in ("float", "double", "array", "struct", "map"):
         found = f"{key} {columns[key]}"
         raise ConfigError(file=str(file), key="keys", found=found, allowed="columns whose values have one form each")
 
@@ -133,49 +137,3 @@ def _read(file: Path) -> pa.Table:
     except (OSError, pa.ArrowException) as error:
         raise ConfigError(file=str(file), key="file", found=str(error), allowed="a readable file") from error
     raise ConfigError(file=str(file), key="file", found=file.suffix, allowed=".parquet, .pq, .csv or .csv.gz")
-
-
-def _values(column: pa.ChunkedArray, kind: ColumnType) -> list[Any]:
-    """Return a column's values as `feed.types` has them."""
-    return [value for chunk in column.chunks for value in _array_values(chunk, kind)]
-
-
-def _array_values(array: pa.Array, kind: ColumnType) -> list[Any]:
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    match kind.name:
-        case "timestamp" | "timestamp_ntz":
-            return array.cast(pa.timestamp("us", array.type.tz), safe=False).cast(pa.int64()).to_pylist()
-        case "date":
-            return array.cast(pa.date32()).cast(pa.int32()).to_pylist()
-        case "decimal":
-            return array.cast(pa.decimal128(kind.precision, kind.scale)).to_pylist()
-        case "float" if pa.types.is_float16(array.type):
-            return array.cast(pa.float32()).to_pylist()
-        case "struct":
-            parts = {name: _array_values(array.field(at), each) for at, (name, each) in enumerate(kind.fields.items())}
-            return [
-                {name: part[at] for name, part in parts.items()} if is_valid else None
-                for at, is_valid in enumerate(array.is_valid().to_pylist())
-            ]
-        case "map":
-            keys, items = array.keys.to_pylist(), _array_values(array.items, _element(kind))
-            return _sliced(array, lambda start, end: dict(zip(keys[start:end], items[start:end], strict=True)))
-        case "array":
-            if pa.types.is_fixed_size_list(array.type):
-                array = array.cast(pa.list_(array.type.value_type))
-            items = _array_values(array.values, _element(kind))
-            return _sliced(array, lambda start, end: items[start:end])
-    return array.to_pylist()
-
-
-def _element(kind: ColumnType) -> ColumnType:
-    if kind.element is None:
-        raise AssertionError(kind)
-    return kind.element
-
-
-def _sliced(array: pa.ListArray, cut: Callable[[int, int], object]) -> list[Any]:
-    offsets = array.offsets.to_pylist()
-    valid = array.is_valid().to_pylist()
-    return [cut(start, end) if ok else None for ok, start, end in zip(valid, offsets, offsets[1:], strict=True)]

@@ -6,18 +6,18 @@ Every value depends only on the random numbers and the given value, and fits the
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from random import Random
 from typing import Any, Final
 
-from silverfold.connectors.tengi.server.feed.types import ColumnType
+from silverfold.connectors.tengi.protocol.feed.columns import ColumnType
 
 _NULL_CHANCE: Final = 0.05
 _MOST_ELEMENTS: Final = 5
 _BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-_FIRST_DAY: Final = 18_262
-"""2020-01-01."""
-_DAY: Final = 86_400_000_000
+_FIRST_DAY: Final = date(2020, 1, 1)
+_LAST_MOMENT: Final = datetime(9999, 1, 1)
 
 
 def random_like(kind: ColumnType, value: Any, chance: Random) -> Any:
@@ -64,30 +64,24 @@ def _text(kind: ColumnType, value: str | None, chance: Random) -> str:
     return f"{stem} {chance.choice(('amber', 'Übung', 'naïve', '東', '🙂', ''))}{chance.randrange(1_000)}"
 
 
-def _moment(kind: ColumnType, value: int | None, chance: Random) -> int:
-    return min((_FIRST_DAY * _DAY if value is None else value) + chance.randint(1, 3_600_000_000), 1 << 62)
+def _moment(kind: ColumnType, value: datetime | None, chance: Random) -> datetime:
+    base = datetime(2020, 1, 1) if value is None else value.replace(tzinfo=None)
+    later = min(base, _LAST_MOMENT) + timedelta(microseconds=chance.randint(1, 3_600_000_000))
+    return later.replace(tzinfo=UTC) if kind.name == "timestamp" else later
 
 
 def _list(kind: ColumnType, value: list[Any] | None, chance: Random) -> list[Any]:
     first = (value or [])[: chance.randint(0, _MOST_ELEMENTS - 1)]
-    element = _element(kind)
-    return [*first, random_like(element, first[-1] if first else None, chance)]
+    return [*first, random_like(kind.fields[0][1], first[-1] if first else None, chance)]
 
 
 def _map(kind: ColumnType, value: dict[str, Any] | None, chance: Random) -> dict[str, Any]:
-    kept_keys = list(value or {})[: chance.randint(0, _MOST_ELEMENTS - 1)]
-    first = {key: (value or {})[key] for key in kept_keys}
-    return {**first, f"k{chance.randrange(10)}": new_value(_element(kind), None, chance)}
+    first = list((value or {}).items())[: chance.randint(0, _MOST_ELEMENTS - 1)]
+    return {**dict(first), f"k{chance.randrange(10)}": new_value(kind.fields[0][1], None, chance)}
 
 
 def _struct(kind: ColumnType, value: dict[str, Any] | None, chance: Random) -> dict[str, Any]:
-    return {name: random_like(each, (value or {}).get(name), chance) for name, each in kind.fields.items()}
-
-
-def _element(kind: ColumnType) -> ColumnType:
-    if kind.element is None:
-        raise AssertionError(kind)
-    return kind.element
+    return {name: random_like(each, (value or {}).get(name), chance) for name, each in kind.fields}
 
 
 _NEW: Final[dict[str, Callable[[ColumnType, Any, Random], Any]]] = {
@@ -97,7 +91,7 @@ _NEW: Final[dict[str, Callable[[ColumnType, Any, Random], Any]]] = {
     "boolean": lambda kind, value, chance: chance.random() < 0.5,
     "string": _text,
     "binary": lambda kind, value, chance: chance.randbytes(chance.randrange(9)),
-    "date": lambda kind, value, chance: _FIRST_DAY + chance.randrange(3_000),
+    "date": lambda kind, value, chance: _FIRST_DAY + timedelta(chance.randrange(3_000)),
     "decimal": _decimal,
     "array": _list,
     "map": _map,

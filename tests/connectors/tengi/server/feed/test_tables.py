@@ -28,7 +28,7 @@ def test_a_schema_names_the_keys_and_the_types() -> None:
         {
             "table": "orders",
             "version": Int(1),
-            "keys": Packet("list", {"0": "id"}),
+            "keys": Packet("keys", {"0": "id"}),
             "columns": Packet("columns", {"id": "bigint", "name": "string"}),
         },
     )
@@ -67,9 +67,9 @@ NO_NAME = {"nulls": Packet("nulls", {"name": Byte(1)})}
                 "update",
                 {
                     **head(1),
-                    "removed": Packet("list", {"0": Packet("entry", {"key": key(2)})}),
-                    "modified": Packet("list", {"0": Packet("entry", {"key": key(1), "row": row(id=2)})}),
-                    "added": Packet("list", {"0": Packet("entry", {"row": row(id=1, name="y")})}),
+                    "removed": Packet("removed", {"0": Packet("entry", {"key": key(2)})}),
+                    "modified": Packet("modified", {"0": Packet("entry", {"key": key(1), "row": row(id=2)})}),
+                    "added": Packet("added", {"0": Packet("entry", {"row": row(id=1, name="y")})}),
                 },
             ),
         ),
