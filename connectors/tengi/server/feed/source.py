@@ -117,9 +117,10 @@ class FeedSession:
                 return packet
         return None
 
-    def is_expired(self, now: float) -> bool:
-        """Return whether the receiver was silent for longer than a subscription lives."""
-        return now - self._received_at >= self._source.options.subscription_ttl
+    @property
+    def expires_at(self) -> float:
+        """When the subscriptions end, unless the receiver sends something before."""
+        return self._received_at + self._source.options.subscription_ttl
 
     def close(self) -> None:
         """End all subscriptions. Idempotent."""

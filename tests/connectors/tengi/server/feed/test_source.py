@@ -227,12 +227,12 @@ def test_a_table_is_refused_by_the_code_it_has_and_served_when_it_has_none(
     assert drain(session) == SNAPSHOT
 
 
-def test_a_silent_receiver_expires(session: FeedSession) -> None:
+def test_a_receiver_expires_a_while_after_its_last_packet(session: FeedSession) -> None:
+    assert session.expires_at == 60.0
     session.receive(subscribe(), 100.0)
-    assert not session.is_expired(159.9)
-    session.receive(Packet("ping", {"seq": 1}), 159.9)
-    assert not session.is_expired(219.8)
-    assert session.is_expired(219.9)
+    assert session.expires_at == 160.0
+    session.receive("not understood", 159.9)
+    assert session.expires_at == 219.9
 
 
 def test_a_closed_session_has_no_part_in_anything(session: FeedSession, source: FeedSource, table: SourceTable) -> None:
