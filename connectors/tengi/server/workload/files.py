@@ -48,10 +48,13 @@ _SIMPLE: Final[Mapping[pa.DataType, tuple[str, pa.DataType]]] = {
 }
 
 
-def load_table(file: Path, name: str, keys: Sequence[str], *, epoch: str, history: int) -> SourceTable:
+def load_table(file: Path, name: str, keys: Sequence[str] | None, *, epoch: str, history: int) -> SourceTable:
     """Return a table with the rows of a Parquet (``.parquet``, ``.pq``) or CSV (``.csv``, ``.csv.gz``) file.
 
     Types of a CSV file are inferred; an unquoted empty field is NULL.
+
+    Args:
+        keys: None for the first column; empty for a table that takes inserts only.
 
     Raises:
         ConfigError: The file cannot be read, a column has no type here, or the keys do not identify its rows.
@@ -65,6 +68,7 @@ def load_table(file: Path, name: str, keys: Sequence[str], *, epoch: str, histor
             raise ConfigError(file=str(file), key="columns", found=found, allowed=allowed)
         columns[field.name] = counterpart[0]
         targets.append(pa.field(field.name, counterpart[1]))
+    keys = list(columns)[:1] if keys is None else keys
     for key in keys:
         _check_key(file, key, columns)
     try:
