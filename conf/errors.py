@@ -5,7 +5,7 @@
     SilverfoldError               .error_class (stable, UPPER_SNAKE)   .retryable
     ├── ConfigError               file, key
     ├── WireError                 the bytes violate the format: offset
-    │   ├── TruncatedMessage  OversizedMessage  UnknownTemplate  UnknownType  InvalidValue
+    │   ├── TruncatedMessage  OversizedMessage  UnknownTemplate  InvalidValue
     ├── SchemaError               a schema file is invalid: file, line
     ├── ProtocolError             well-formed but not allowed now; the epoch ends
     │   ├── LocalProtocolError    our fault: a bug
@@ -104,22 +104,6 @@ class UnknownTemplate(WireError):
     """The template id is not in the schema."""
 
     error_class = "UNKNOWN_TEMPLATE"
-
-
-class UnknownType(WireError):
-    """No type is registered under an id. The length of such an object is unknown: what follows cannot be read.
-
-    Args:
-        type_id: The id.
-    """
-
-    error_class = "UNKNOWN_TYPE"
-
-    def __init__(
-        self, detail: str, *, type_id: int = 0, offset: int | None = None, reason: str = "", element: str = ""
-    ) -> None:
-        self.type_id = type_id
-        super().__init__(detail, offset=offset, reason=reason, element=element)
 
 
 class InvalidValue(WireError):

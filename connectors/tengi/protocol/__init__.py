@@ -1,15 +1,17 @@
 """The wire without a socket: values to bytes and back, packets cut from a stream, both sides' connections, the feed.
 
-============  ========================================================================================
+============  ======================================================================================
 `values`      Python values of tengi's objects; `registry`: user types
-`encoder`     values to bytes; `decoder` the reverse
-`scanner`     cuts a stream into packets; `connection`: both sides, with the `events` they yield
-`feed`        the change feed: column types, packets, headings, and the order in which changes land
-============  ========================================================================================
+`encoder`     values to bytes; `decoder` the reverse; `debugger` prints bytes that do not parse
+`scanner`     cuts a stream into packets; `heads`: what precedes a body
+`connection`  both sides of a connection, with the `events` they yield
+`feed`        the change feed: column types, packets, headings, and the order of changes
+============  ======================================================================================
 """
 
 from silverfold.connectors.tengi.protocol.decoder import Decoder
 from silverfold.connectors.tengi.protocol.encoder import Encoder
+from silverfold.connectors.tengi.protocol.errors import UnknownType
 from silverfold.connectors.tengi.protocol.registry import FilterResult, Marshaller, TypeRegistry, accepts_class
 from silverfold.connectors.tengi.protocol.values import (
     Byte,
@@ -48,5 +50,6 @@ __all__ = [
     "PollingResponse",
     "Short",
     "TypeRegistry",
+    "UnknownType",
     "accepts_class",
 ]

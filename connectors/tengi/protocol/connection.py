@@ -17,7 +17,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterable, Mapping
 from enum import Enum, auto
-from typing import Final, NamedTuple
+from typing import Final
 
 from silverfold.conf.errors import (
     InvalidValue,
@@ -41,6 +41,7 @@ from silverfold.connectors.tengi.protocol.events import (
     PollReceived,
     Transport,
 )
+from silverfold.connectors.tengi.protocol.heads import MAGIC, MESSAGE, Head, encode_message, read_head
 from silverfold.connectors.tengi.protocol.limits import (
     JAVA_CUT,
     JAVA_MAX_FRAME,
@@ -58,9 +59,6 @@ from silverfold.connectors.tengi.protocol.values import (
     PollingRequest,
 )
 
-MAGIC: Final = b"TeNgI"
-_HANDSHAKE: Final = b"\xff\x99\xff\x37"
-_MESSAGE: Final = b"\xff\x9a"
 _POLLING_REQUEST: Final = b"\xff\x98\xff\x36"
 _POLLING_RESPONSE: Final = b"\xff\x98\xff\x35"
 
@@ -74,49 +72,6 @@ class State(Enum):
     """Server: our answer to the handshake."""
     OPEN = auto()
     CLOSED = auto()
-
-
-class Head(NamedTuple):
-    """What precedes the body of a packet."""
-
-    connection_id: Identifier | None
-    """None in a handshake request."""
-    message_id: Identifier | None
-    """None in a handshake."""
-    at: int
-    """Offset of the body, or of the Handshake."""
-
-
-def read_head(packet: bytes) -> Head:
-    """Return the head of a packet; a server of HTTP finds the connection by it.
-
-    Raises:
-        TruncatedMessage: ``truncated``.
-        InvalidValue: ``unexpected_object``: no Identifier where one is due.
-        RemoteProtocolError: ``unexpected_object``: neither a Handshake nor a Message.
-    """
-    decoder = Decoder(packet)
-    connection_id = _read_identifier(decoder) if decoder.read_boolean() else None
-    at = decoder.offset
-    if packet[at : at + 4] == _HANDSHAKE:
-        return Head(connection_id, None, at)
-    if decoder.read_bytes(2) != _MESSAGE:
-        raise RemoteProtocolError("a packet has neither a handshake nor a message", reason="unexpected_object")
-    return Head(connection_id, _read_identifier(decoder), decoder.offset)
-
-
-def _read_identifier(decoder: Decoder) -> Identifier:
-    at = decoder.offset
-    if decoder.read_bytes(2) != b"\xff\x9b":
-        raise InvalidValue("an Identifier is due", offset=at, reason="unexpected_object")
-    return decoder.read_identifier()
-
-
-def encode_message(message: Message, types: TypeRegistry = BUILT_IN) -> bytes:
-    """Return a Message as an object. Raises WireError if the body cannot be written."""
-    encoder = Encoder(types)
-    encoder.write_object(message)
-    return encoder.to_bytes()
 
 
 class Connection(ABC):
@@ -354,7 +309,7 @@ class ClientConnection(Connection):
         entry = scanner.next_object()
         if entry is None:
             raise TruncatedMessage("an answer ends in a message", reason="truncated")
-        if not entry.startswith(_MESSAGE):
+        if not entry.startswith(MESSAGE):
             raise InvalidValue("an answer has an object that is no message", reason="unexpected_object")
         return MessageReceived(connection_id, Identifier(entry[4:20]), entry, 20, self.types)
 

@@ -9,8 +9,9 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final
 
-from silverfold.conf.errors import InvalidValue, UnknownType
+from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.tengi.protocol.compression import encode_bitset, encode_compressed
+from silverfold.connectors.tengi.protocol.errors import UnknownType
 from silverfold.connectors.tengi.protocol.limits import MAX_DEPTH
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN, TypeRegistry
 from silverfold.connectors.tengi.protocol.strings import encode_key, encode_string
@@ -213,7 +214,7 @@ class Encoder:
         elif kind in types.enum_ids:
             self._write_constant(types.enum_ids[kind], value.name)
         else:
-            raise UnknownType(f"enum {kind.__name__} is not registered", reason="unknown_type")
+            raise UnknownType(f"enum {kind.__name__} is not registered")
 
     def _write_constant(self, type_id: int, name: str) -> None:
         _check_constant(self._types.enums, type_id, name)
@@ -233,12 +234,12 @@ class Encoder:
 def _registered(value: Packet | Marshallable, known: Any) -> int:
     type_id = getattr(type(value), "type_id", 0)
     if known.get(type_id) is not type(value):
-        raise UnknownType(f"{type(value).__name__} is not registered", type_id=type_id, reason="unknown_type")
+        raise UnknownType(f"{type(value).__name__} is not registered", type_id=type_id)
     return type_id
 
 
 def _check_constant(enums: dict[int, Any], type_id: int, constant: str | int) -> None:
     if type_id not in enums:
-        raise UnknownType(f"no enum has the class type id {type_id}", type_id=type_id, reason="unknown_type")
+        raise UnknownType(f"no enum has the class type id {type_id}", type_id=type_id)
     if constant not in enums[type_id]:
         raise InvalidValue(f"enum {type_id} has no constant {constant!r}", reason="bad_constant")

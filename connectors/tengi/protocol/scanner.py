@@ -10,8 +10,9 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from silverfold.conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, UnknownType, WireError
+from silverfold.conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, WireError
 from silverfold.connectors.tengi.protocol.decoder import Decoder
+from silverfold.connectors.tengi.protocol.errors import UnknownType
 from silverfold.connectors.tengi.protocol.limits import MAX_DEPTH, MAX_PACKET, SMALLEST_ENTRY
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN, TypeRegistry
 from silverfold.connectors.tengi.protocol.strings import CHUNK, chunk_count
@@ -269,7 +270,7 @@ class PacketScanner:
     def _unknown(self, type_id: int, after: int, kind: str) -> UnknownType:
         offset = self._at - self._start + after
         detail = f"no type has the {kind} id {type_id}"
-        return UnknownType(detail, type_id=type_id, offset=offset, reason="unknown_type")
+        return UnknownType(detail, type_id=type_id, offset=offset)
 
 
 def object_end(octets: bytes, at: int, types: TypeRegistry = BUILT_IN) -> int:

@@ -7,6 +7,7 @@ a change at the next position            lands, and then every held one that fol
 at or before the position                `Duplicate`
 later                                    held; after a while `Gap` and `Ask`; beyond the bound `GivenUp`
 no position yet, or a greater epoch      held until a snapshot is complete, which sets the position
+any, while a snapshot is under way       held: behind it, an older state would take its place
 =======================================  =================================================================
 """
 
@@ -126,7 +127,7 @@ class TableOrder(Generic[T]):
         """
         if (self.position is not None and position <= self.position) or position in self._held:
             return [Duplicate(item)]
-        if self.position is not None and position == _next(self.position):
+        if self.position is not None and position == _next(self.position) and self._snapshot is None:
             self.position, self._gaps = position, 0
             return [Land(item, "whole", position), *self._follow(now)]
         if len(self._held) < self._max_held and self.held_bytes + size <= self._max_bytes:
@@ -151,7 +152,7 @@ class TableOrder(Generic[T]):
             newest = max((each for each in (self.position, snapshot and snapshot.position) if each), default=None)
             if id in self._over or (newest is not None and position < newest):
                 return [Duplicate(item)]
-            self.abandon_snapshot()
+            self._end_snapshot()
             snapshot = self._snapshot = _SnapshotParts(position, id)
             self.deadline = None
         if part in snapshot.parts:
@@ -167,8 +168,15 @@ class TableOrder(Generic[T]):
         boundary: Boundary = "whole" if is_first else "end"
         return [Land(item, boundary, snapshot.position), *self._complete(snapshot.position, now)]
 
-    def abandon_snapshot(self) -> None:
-        """Forget a snapshot under way: a new subscription replaces it. Its late parts are duplicates."""
+    def abandon_snapshot(self, now: float) -> list[Action[T]]:
+        """Forget a snapshot under way, for a new subscription replaces it; return what it held up.
+
+        Its late parts are duplicates.
+        """
+        self._end_snapshot()
+        return self._follow(now)
+
+    def _end_snapshot(self) -> None:
         if self._snapshot is not None:
             self._over = [*self._over, self._snapshot.id][-_REMEMBERED:]
             self._snapshot = None
@@ -180,7 +188,7 @@ class TableOrder(Generic[T]):
         return self._ask(now, min(self._held, default=None))
 
     def _complete(self, position: Position, now: float) -> list[Action[T]]:
-        self.abandon_snapshot()
+        self._end_snapshot()
         self.position, self._gaps = position, 0
         superseded = [each for each in self._held if each <= position]
         actions: list[Action[T]] = [Duplicate(self._pop(each)) for each in superseded]

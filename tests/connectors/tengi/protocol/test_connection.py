@@ -16,7 +16,6 @@ from silverfold.conf.errors import (
     ProtocolError,
     RemoteProtocolError,
     TruncatedMessage,
-    UnknownType,
     WireError,
 )
 from silverfold.connectors.tengi.protocol import Handshake, Identifier, Int, Message, Packet, PollingResponse
@@ -28,6 +27,7 @@ from silverfold.connectors.tengi.protocol.connection import (
     encode_message,
     read_head,
 )
+from silverfold.connectors.tengi.protocol.errors import UnknownType
 from silverfold.connectors.tengi.protocol.events import (
     BadFrame,
     Closed,
