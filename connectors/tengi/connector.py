@@ -23,7 +23,7 @@ class TengiConnector(Connector[TengiOptions, TengiTable]):
     name = "tengi"
     Options = TengiOptions
     TableOptions = TengiTable
-    simulator_summary = "Publish tables as a change feed over tengi, and keep them changing."
+    simulator_summary = "Publish files as tables over tengi, as a change feed, and keep them changing."
     continuity = "resume"
     control_adds_up = True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from random import Random
 
@@ -34,9 +34,8 @@ class TengiReceiver:
 
     def __init__(self, feed: TengiFeed, *, rng: Random, environ: Mapping[str, str]) -> None:
         self._feed, self._rng, self._environ = feed, rng, environ
-        self._streams = sorted({table.stream(name) for name, table in feed.tables.items()})
         self._columns: dict[str, frozenset[str]] = {}
-        self._begin_anew = set(self._streams) if feed.options.snapshot_at_start else set[str]()
+        self._begin_anew = set(_streams(feed)) if feed.options.snapshot_at_start else set[str]()
         self._log = structlog.get_logger("tengi.receiver").bind(feed=feed.name)
 
     async def run(self, sink: FrameSink, resume: Resume) -> str | None:
@@ -66,7 +65,8 @@ class TengiReceiver:
             await listening.stop()
 
     async def _serve(self, link: Link, sink: FrameSink, resume: Resume) -> str | None:
-        epoch = self._new_epoch(resume)
+        positions = {name: at for name, at in resume.source_positions.items() if name not in self._begin_anew}
+        epoch = new_epoch(self._feed, positions, columns=self._columns, rng=self._rng)
         connected = mark(
             "connected", transport=link.transport.value, peer=link.peer_address, connection_id=str(link.connection_id)
         )
@@ -82,15 +82,6 @@ class TengiReceiver:
             await sink.land(error.frames)
             raise
         return None
-
-    def _new_epoch(self, resume: Resume) -> Epoch:
-        tables = {}
-        for stream in self._streams:
-            position = None if stream in self._begin_anew else resumed_position(resume.source_positions, stream)
-            backoff = Backoff(self._feed.reconnect.first, self._feed.reconnect.longest, self._rng)
-            options = self._feed.options
-            tables[stream] = TableFeed(stream, position, options, columns=self._columns, backoff=backoff)
-        return Epoch(tables, ping_interval=self._feed.options.ping_interval)
 
     async def _read(self, link: Link, epoch: Epoch, sink: FrameSink) -> None:
         """Land what comes, and send what is due, until the source ends the connection."""
@@ -144,3 +135,33 @@ class TengiReceiver:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def new_epoch(
+    feed: TengiFeed,
+    positions: Mapping[str, str],
+    *,
+    columns: MutableMapping[str, frozenset[str]] | None = None,
+    rng: Random | None = None,
+) -> Epoch:
+    """Return an epoch of a feed.
+
+    Args:
+        positions: `connectors.base.Resume.source_positions`.
+        columns: See `table_feed.TableFeed`.
+        rng: Randomises the waits after errors.
+
+    Raises:
+        InvalidValue: A position is not one of tengi's.
+    """
+    seen, chance, options = {} if columns is None else columns, rng or Random(0), feed.options  # noqa: S311 - spreads waits
+    tables = {}
+    for stream in _streams(feed):
+        backoff = Backoff(feed.reconnect.first, feed.reconnect.longest, chance)
+        position = resumed_position(positions, stream)
+        tables[stream] = TableFeed(stream, position, options, columns=seen, backoff=backoff)
+    return Epoch(tables, ping_interval=options.ping_interval)
+
+
+def _streams(feed: TengiFeed) -> list[str]:
+    return sorted({table.stream(name) for name, table in feed.tables.items()})
