@@ -167,7 +167,9 @@ class TengiSourceSubscription:
                 if read_heading(event.raw, event.body_at, event.types).name != "snapshot":
                     self._updates.put(ReferenceUpdate(False, changes))
                     return
-                self._snapshot = [*(self._snapshot if boundary in ("inside", "end") else ()), *changes]
+                if boundary in ("whole", "begin"):
+                    self._snapshot = []
+                self._snapshot += changes
                 if boundary in ("whole", "end"):
                     self._updates.put(ReferenceUpdate(True, self._snapshot))
                     self._snapshot = []
