@@ -23,8 +23,9 @@ from structlog.typing import FilteringBoundLogger
 from silverfold.conf.errors import RemoteProtocolError, SilverfoldError
 from silverfold.connectors.common.server_thread import listen
 from silverfold.connectors.common.transport import Connection
-from silverfold.connectors.tengi.protocol.connection import MAGIC, ServerConnection
+from silverfold.connectors.tengi.protocol.connection import ServerConnection
 from silverfold.connectors.tengi.protocol.events import HandshakeReceived, Peer, Transport
+from silverfold.connectors.tengi.protocol.heads import MAGIC
 from silverfold.connectors.tengi.protocol.values import Handshake, Identifier
 from silverfold.connectors.tengi.transports.configuration import Configuration
 from silverfold.connectors.tengi.transports.frames import accept_key
