@@ -129,9 +129,10 @@ class _TypeParser:
             self.at += 1
             scale = self._word()
         self._expect(")")
-        if not (precision.isdecimal() and scale.isdecimal() and int(scale) <= int(precision) <= 38):  # Spark's limit
+        digits = [int(each) for each in (precision, scale) if re.fullmatch("[0-9]{1,2}", each)]
+        if len(digits) < 2 or not 0 < digits[0] <= 38 or digits[1] > digits[0]:  # Spark's limit
             raise _bad_type(self.text)
-        return ColumnType("decimal", int(precision), int(scale))
+        return ColumnType("decimal", digits[0], digits[1])
 
     def _field(self, depth: int) -> tuple[str, ColumnType]:
         name = self._word()

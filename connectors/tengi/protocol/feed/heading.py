@@ -25,6 +25,14 @@ _WANTED: Final[Mapping[str, frozenset[str]]] = {
     "pong": frozenset(),
     "error": frozenset(),
 }
+_OPTIONAL: Final = {
+    "change": "version",
+    "update": "version",
+    "snapshot": "version",
+    "schema": "version",
+    "error": "table",
+}
+"""Also read, where it is there."""
 _PACKET: Final = b"\xff\x99\xfc\x18"
 
 
@@ -33,13 +41,15 @@ class Heading(NamedTuple):
 
     name: str
     table: str | None = None
-    """None only of ``ping``, ``pong`` and ``error``."""
+    """None only of ``ping`` and ``pong``, and of an ``error`` that names none."""
     position: Position | None = None
     """Of ``change``, ``update``, ``snapshot`` and ``ack``."""
     id: Identifier | None = None
     """Of a snapshot, as ``part`` and ``is_last``."""
     part: int = 0
     is_last: bool = False
+    version: int | None = None
+    """Of the schema; None if it is missing or no number: the decoder reports it."""
 
 
 def read_heading(raw: bytes, at: int, types: TypeRegistry = BUILT_IN) -> Heading:
@@ -60,12 +70,13 @@ def read_heading(raw: bytes, at: int, types: TypeRegistry = BUILT_IN) -> Heading
     wanted = _WANTED.get(name)
     if wanted is None:
         raise InvalidValue(f"packet {name[:40]!r} is no packet of a feed", offset=at, reason="unknown_packet")
+    read = wanted | ({_OPTIONAL[name]} if name in _OPTIONAL else set())
     found: dict[str, Any] = {}
     for _ in range(decoder.read_count(SMALLEST_ENTRY)):
-        if len(found) == len(wanted):
+        if len(found) == len(read):
             break
         key = decoder.read_string()
-        if key in wanted and key not in found:
+        if key in read and key not in found:
             found[key] = decoder.read_object()
         else:
             end = object_end(raw, decoder.offset, types)
@@ -79,6 +90,8 @@ def _heading(name: str, wanted: frozenset[str], found: Mapping[str, Any]) -> Hea
         raise InvalidValue("the field is missing", reason="missing_field", element=missing)
     if "table" in wanted and not isinstance(found["table"], str):
         raise InvalidValue("a table's name is a text", reason="wrong_type", element="table")
+    version = found.get("version")
+    version = version if isinstance(version, int) else None
     position = None
     if "seq" in wanted:
         epoch, seq = found["epoch"], whole(found["seq"], 64)
@@ -86,10 +99,14 @@ def _heading(name: str, wanted: frozenset[str], found: Mapping[str, Any]) -> Hea
             raise InvalidValue("an epoch is a text", reason="wrong_type", element="epoch")
         position = Position.parse(f"{epoch}:{seq}")
     if "id" not in wanted:
-        return Heading(name, found.get("table"), position)
+        return Heading(name, _optional_text(found.get("table")), position, version=version)
     if not isinstance(found["id"], Identifier):
         raise InvalidValue("a snapshot's id is an Identifier", reason="wrong_type", element="id")
     part = whole(found["part"], 32)
     if part < 0:
         raise InvalidValue("a part has a negative number", reason="wrong_type", element="part")
-    return Heading(name, found["table"], position, found["id"], part, whole(found["last"], 64) != 0)
+    return Heading(name, found["table"], position, found["id"], part, whole(found["last"], 64) != 0, version)
+
+
+def _optional_text(found: object) -> str | None:
+    return found if isinstance(found, str) else None

@@ -85,11 +85,12 @@ def test_a_heading_is_that_of_the_packet(name: str) -> None:
     packet: Any = PACKETS[name]
     expected = Heading(
         packet.to_packet().name,
-        None if isinstance(packet, SourceError) else getattr(packet, "table", None),
+        getattr(packet, "table", None),
         getattr(packet, "position", None),
         getattr(packet, "id", None),
         getattr(packet, "part", 0),
         getattr(packet, "is_last", False),
+        getattr(packet, "version", None),
     )
     assert read_heading(b"head" + body(name), 4) == expected
     reordered = Packet(packet.to_packet().name, dict(reversed(packet.to_packet().values.items())))
