@@ -91,7 +91,7 @@ def tengi(
         typer.Option("--cut", help="Fault, for tests: cut packets at 256 bytes on TCP and WebSocket, as Java does."),
     ] = False,
 ) -> None:
-    """Publish tables as a change feed over tengi, and keep them changing.
+    """Publish files as tables over tengi, as a change feed, and keep them changing.
 
     The first line printed says where it listens, or dials. Updates are of one row or several: inserts, updates of some
     columns, deletes and moves of keys. Numbering begins anew at each start, in a new source epoch. Ends on SIGINT or
