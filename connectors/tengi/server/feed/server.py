@@ -30,6 +30,9 @@ from silverfold.connectors.tengi.transports.listening import Listening
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 30.0
 
+_YEAR_2020: Final = 1_577_836_800
+"""Seconds since 1970: versions are 32 bits."""
+
 _T = TypeVar("_T")
 
 
@@ -142,3 +145,11 @@ class FeedServer(ServerThread):
 def new_epoch() -> str:
     """Return the source epoch of a numbering that begins now."""
     return f"{time.time_ns() // 1_000:020d}"
+
+
+def first_version(epoch: str) -> int:
+    """Return the first version of schemas of a source epoch: greater than one that began a second before.
+
+    A file may have other columns at the next start, and receivers remember schemas by version.
+    """
+    return int(epoch) // 1_000_000 - _YEAR_2020
