@@ -58,9 +58,8 @@ class FeedServer(ServerThread):
         super().__init__("tengi")
         self._source, self._configuration, self._dial = source, configuration, dial
         chance = Random(seed)  # noqa: S311 - faults are no secret
-        self._service = FeedService(source, self._log, faults=faults or FeedFaults(), chance=chance)
+        self._service = FeedService(source, faults=faults or FeedFaults(), chance=chance)
         self._listening = Listening(configuration, self._service.serve, self._log)
-        self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT, Random())  # noqa: S311 - waits are no secret
         self._dialing: list[asyncio.Task[None]] = []
 
     @classmethod
@@ -113,7 +112,8 @@ class FeedServer(ServerThread):
 
     def disconnect_all(self) -> None:
         """Break all connections to receivers, who may come again, or are dialled again."""
-        self._wait_for(self._service.disconnect())
+        if self._thread.is_alive():
+            self._wait_for(self._service.disconnect())
 
     async def _open(self) -> None:
         if self._dial:
@@ -128,18 +128,18 @@ class FeedServer(ServerThread):
         """Dial a receiver again and again; it may not listen yet."""
         ports = dict.fromkeys(self._configuration.transports, address.port)
         configuration = replace(self._configuration, transports=ports)
+        backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT, Random())  # noqa: S311 - waits are no secret
         while True:
             try:
                 link = await open_first_link(address.host, configuration, self._log)
-            except SilverfoldError as error:
-                self._log.info("no_receiver", address=str(address), reason=str(error))
-            else:
-                self._backoff.reset()
+                backoff.reset()
                 try:
                     await self._service.serve(link)
                 finally:
                     await link.abort()
-            await asyncio.sleep(self._backoff.next_wait())
+            except SilverfoldError as error:
+                self._log.info("no_receiver", address=str(address), reason=str(error))
+            await asyncio.sleep(backoff.next_wait())
 
 
 def new_epoch() -> str:
