@@ -19,9 +19,10 @@ async def in_pieces(port: int, size: int) -> AsyncIterator[int]:
         far = await connect(Address("127.0.0.1", port), timeout=10)
         try:
             await until_first_ends(_hand_on(near, far, size), _hand_on(far, near, size))
-        finally:
             await near.finish(5)
             await far.finish(5)
+        finally:
+            await asyncio.gather(near.close(), far.close())
 
     class Near(Connection):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
