@@ -102,17 +102,32 @@ class TengiSourceSubscription:
         link = await open_first_link(parse_address(self._feed.address).host, link_settings(self._feed))
         try:
             await self._ask(link, None)
+            await self._learn_keys(link)
             self._connected.set_result(None)
-            while not isinstance(event := await self._next_event(link), Closed):
-                if isinstance(event, BadFrame):
-                    raise event.error
-                for action in (
-                    self._order.elapsed(self._loop.time()) if event is None else await self._take(link, event)
-                ):
-                    await self._perform(link, action)
+            while True:
+                await self._step(link)
         finally:
             await link.abort()
-        raise SourceUnavailable("the source ended the connection")
+
+    async def _learn_keys(self, link: Link) -> None:
+        """Take events until the schema has come."""
+        seconds = self._options.subscribe_wait
+        try:
+            async with asyncio.timeout(seconds):
+                while not self._reader.columns:
+                    await self._step(link)
+        except TimeoutError:
+            raise SourceUnavailable(f"the source tells no columns within {seconds:g} s") from None
+
+    async def _step(self, link: Link) -> None:
+        """Take the next event. Raises SourceUnavailable at the end of the connection."""
+        event = await self._next_event(link)
+        if isinstance(event, Closed):
+            raise SourceUnavailable("the source ended the connection")
+        if isinstance(event, BadFrame):
+            raise event.error
+        for action in self._order.elapsed(self._loop.time()) if event is None else await self._take(link, event):
+            await self._perform(link, action)
 
     async def _next_event(self, link: Link) -> MessageReceived | BadFrame | Closed | None:
         """Return the next event; None after a while without one, to send a ping, or when a change is missing."""
@@ -152,7 +167,9 @@ class TengiSourceSubscription:
                 if read_heading(event.raw, event.body_at, event.types).name != "snapshot":
                     self._updates.put(ReferenceUpdate(False, changes))
                     return
-                self._snapshot = [*(self._snapshot if boundary in ("inside", "end") else ()), *changes]
+                if boundary in ("whole", "begin"):
+                    self._snapshot = []
+                self._snapshot += changes
                 if boundary in ("whole", "end"):
                     self._updates.put(ReferenceUpdate(True, self._snapshot))
                     self._snapshot = []
