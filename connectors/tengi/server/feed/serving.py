@@ -6,16 +6,18 @@ import asyncio
 import time
 from collections.abc import Callable
 from random import Random
+from typing import Final
 
-from structlog.typing import FilteringBoundLogger
-
-from silverfold.conf.errors import ProtocolError, SourceUnavailable, WireError
+from silverfold.conf.errors import WireError
 from silverfold.connectors.common.tasks import until_first_ends
 from silverfold.connectors.tengi.protocol.events import Closed, MessageReceived
-from silverfold.connectors.tengi.protocol.values import Message
+from silverfold.connectors.tengi.protocol.heads import encode_message_of
 from silverfold.connectors.tengi.server.feed.faults import FaultyLink, FeedFaults
 from silverfold.connectors.tengi.server.feed.source import FeedSession, FeedSource
 from silverfold.connectors.tengi.transports.link import Link
+
+_TURN: Final = 16 << 10
+"""Bytes that a link may be given in a row: then the others have their turn."""
 
 
 class FeedService:
@@ -30,13 +32,12 @@ class FeedService:
     def __init__(
         self,
         source: FeedSource,
-        log: FilteringBoundLogger,
         *,
         faults: FeedFaults,
         chance: Random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._source, self._log, self._faults, self._chance, self._clock = source, log, faults, chance, clock
+        self._source, self._faults, self._chance, self._clock = source, faults, chance, clock
         self._wakes: dict[Link, asyncio.Event] = {}
 
     @property
@@ -55,18 +56,18 @@ class FeedService:
             await link.abort()
 
     async def serve(self, link: Link) -> None:
-        """Serve a link until it ends, or its receiver is silent for too long. The caller closes it."""
+        """Serve a link until it ends, or its receiver is silent for too long. The caller closes it.
+
+        Raises:
+            SourceUnavailable: The connection broke.
+            ProtocolError, WireError: The receiver violated the protocol, or does not read.
+        """
         session, wake = FeedSession(self._source, self._clock()), asyncio.Event()
         self._wakes[link] = wake
-        log = self._log.bind(receiver=link.peer_address, transport=link.transport.value)
-        log.info("receiver_connected")
         try:
             await until_first_ends(
                 self._take(link, session, wake), self._send(link, session, wake), self._expire(session)
             )
-            log.info("receiver_left")
-        except (SourceUnavailable, ProtocolError, WireError) as error:
-            log.info("receiver_left", reason=str(error))
         finally:
             del self._wakes[link]
             session.close()
@@ -82,17 +83,20 @@ class FeedService:
 
     async def _send(self, link: Link, session: FeedSession, wake: asyncio.Event) -> None:
         """Send packets as fast as the link takes them, then wait for more."""
-        line = FaultyLink(self._faults, self._chance)
+        line, unyielded = FaultyLink(self._faults, self._chance), 0
         while True:
             wake.clear()
             while (packet := session.next_packet()) is not None:
                 if line.closes():
                     return
                 for each in line.send(packet):
-                    await link.send(Message.create(each))
-                await asyncio.sleep(0)  # a link with room does not wait: others have their turn
+                    await link.send_encoded(encode_message_of(each.body))
+                unyielded += len(packet.body)
+                if unyielded >= _TURN:  # a link with room does not wait
+                    await asyncio.sleep(0)
+                    unyielded = 0
             for each in line.flush():
-                await link.send(Message.create(each))
+                await link.send_encoded(encode_message_of(each.body))
             await wake.wait()
 
     async def _expire(self, session: FeedSession) -> None:

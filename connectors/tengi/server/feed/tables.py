@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from silverfold.conf.errors import LocalProtocolError
+from silverfold.connectors.tengi.protocol.encoder import Encoder
 from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, parse_type, write_row
 from silverfold.connectors.tengi.protocol.feed.packets import Change, Entry, Position, Schema, Snapshot, Update
 from silverfold.connectors.tengi.protocol.values import Identifier, Packet
@@ -49,9 +50,23 @@ class PartLimits(NamedTuple):
     size: int = 1 << 19
 
 
+class Outgoing(NamedTuple):
+    """A packet that is encoded: each receiver gets the same bytes, in a message of its own."""
+
+    name: str
+    body: bytes
+
+    @classmethod
+    def of(cls, packet: Packet) -> Outgoing:
+        """Return a packet, encoded. Raises InvalidValue: a value in it cannot be."""
+        encoder = Encoder()
+        encoder.write_object(packet)
+        return cls(packet.name, encoder.to_bytes())
+
+
 class _Update(NamedTuple):
     version: int
-    packet: Packet
+    packet: Outgoing
     changes: int
 
 
@@ -65,6 +80,7 @@ class SourceTable:
         rows: Rows at ``seq`` 0, each with all columns.
         epoch: Source epoch, of 20 digits.
         history: Most row changes that history holds; the newest update always is.
+        version: First version of the schema; greater than any that receivers know with other columns.
 
     Raises:
         InvalidValue: A type is unknown.
@@ -80,6 +96,7 @@ class SourceTable:
         *,
         epoch: str,
         history: int = 10_000,
+        version: int = 1,
     ) -> None:
         self.name, self.keys, self.epoch, self.seq = name, tuple(keys), epoch, 0
         self.rows: dict[Key, Row] = {}
@@ -89,7 +106,7 @@ class SourceTable:
         self._updates: dict[int, _Update] = {}
         self._change_count = 0
         self._schemas: dict[int, dict[str, ColumnType]] = {}
-        self._take_columns(1, columns)
+        self._take_columns(version, columns)
         self._write(self._checked(RowChanges(added=list(rows))))
 
     @property
@@ -110,7 +127,8 @@ class SourceTable:
             ts: Commit time, in microseconds since 1970; None to send none.
 
         Raises:
-            LocalProtocolError: A row to change is missing, or one to add is there; nothing is changed.
+            LocalProtocolError: A row to change is missing, or one to add is there. Nothing is changed.
+            InvalidValue: A value does not fit its column. Nothing is changed.
         """
         if not changes:
             raise LocalProtocolError(f"{self.name}: an update without changes")
@@ -155,31 +173,31 @@ class SourceTable:
         """Return the version of the schema of an update in history; the newest version for the next update."""
         return self._updates[seq].version if seq <= self.seq else self.version
 
-    def update(self, seq: int) -> Packet:
+    def update(self, seq: int) -> Outgoing:
         """Return an update in history, as ``change`` or ``update``."""
         return self._updates[seq].packet
 
-    def schema(self, version: int) -> Packet:
+    def schema(self, version: int) -> Outgoing:
         """Return the ``schema`` of a version that history needs, or of the newest one."""
         columns = {name: str(kind) for name, kind in self._schemas[version].items()}
-        return Schema(self.name, version, self.keys, columns).to_packet()
+        return Outgoing.of(Schema(self.name, version, self.keys, columns).to_packet())
 
-    def snapshot(self, limits: PartLimits, new_id: Callable[[], Identifier]) -> Iterator[Packet]:
+    def snapshot(self, limits: PartLimits, new_id: Callable[[], Identifier]) -> Iterator[Outgoing]:
         """Return the parts of a snapshot of the rows as they are now. Rows are encoded as parts are taken."""
         part = Snapshot(self.name, Position(self.epoch, self.seq), self.version, new_id(), 0, False, ())
         return _parts(part, list(self.rows.values()), self.columns, limits)
 
-    def _update_packet(self, changes: RowChanges, ts: int | None) -> Packet:
+    def _update_packet(self, changes: RowChanges, ts: int | None) -> Outgoing:
         place = self.name, Position(self.epoch, self.seq + 1), self.version
         removed = [Entry(self._key_values(key)) for key in changes.removed]
         modified = [_entry(row, self.columns, self._key_values(key)) for key, row in changes.modified]
         if len(changes) > 1:
             added = [_entry(row, self.columns) for row in changes.added]
-            return Update(*place, removed, modified, added, ts).to_packet()
+            return Outgoing.of(Update(*place, removed, modified, added, ts).to_packet())
         op = "DELETE" if removed else "UPDATE" if modified else "INSERT"
         added = [_entry(row, self.columns, self._key_values(self._key(row))) for row in changes.added]
         (entry,) = removed + modified + added
-        return Change(*place, op, entry, ts).to_packet()
+        return Outgoing.of(Change(*place, op, entry, ts).to_packet())
 
     def _key_values(self, key: Key) -> Mapping[str, Any]:
         values, _ = write_row(dict(zip(self.keys, key, strict=True)) if self.keys else {}, self.columns)
@@ -246,25 +264,29 @@ def _entry(row: Row, columns: Mapping[str, ColumnType], key: Mapping[str, Any] |
 
 def _parts(
     head: Snapshot, rows: Sequence[Row], columns: Mapping[str, ColumnType], limits: PartLimits
-) -> Iterator[Packet]:
+) -> Iterator[Outgoing]:
     """Yield the parts of a snapshot; a table without rows has one."""
     at = 0
     for part in count():
         size, entries = 0, list[Entry]()
         while at < len(rows) and len(entries) < limits.rows and size < limits.size:
             entries.append(_entry(rows[at], columns))
-            size += _size(entries[-1].write_to(Packet("entry")))
+            size += _size(entries[-1].row or {}) + _VALUE_OVERHEAD * len(entries[-1].nulls)
             at += 1
-        yield replace(head, part=part, is_last=at == len(rows), rows=entries).to_packet()
+        yield Outgoing.of(replace(head, part=part, is_last=at == len(rows), rows=entries).to_packet())
         if at == len(rows):
             return
 
 
-def _size(value: object) -> int:
-    """Return about the number of bytes of a value, rather too many."""
-    if isinstance(value, Packet):
-        names = sum(len(key) for key in value.values)
-        return names + _VALUE_OVERHEAD * len(value.values) + sum(_size(each) for each in value.values.values())
-    if isinstance(value, str):
-        return _VALUE_OVERHEAD + 3 * len(value)
-    return _VALUE_OVERHEAD + (len(value) if isinstance(value, bytes) else 0)
+def _size(values: Mapping[str, object]) -> int:
+    """Return about the number of bytes of a packet's values, rather too many."""
+    total = 0
+    for name, value in values.items():
+        total += len(name) + _VALUE_OVERHEAD
+        if isinstance(value, Packet):
+            total += _size(value.values)
+        elif isinstance(value, str):
+            total += 3 * len(value)
+        elif isinstance(value, bytes):
+            total += len(value)
+    return total
