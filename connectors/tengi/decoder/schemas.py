@@ -1,0 +1,40 @@
+"""Columns and keys of a table, by version: what the frames of a cut may have as their schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.tengi.protocol.feed.columns import ColumnType
+
+
+@dataclass(frozen=True)
+class Schema:
+    """One version of a table's columns, those that earlier versions had first, the others by name. Picklable."""
+
+    version: int
+    keys: tuple[str, ...]
+    columns: Mapping[str, ColumnType]
+
+
+@dataclass(frozen=True)
+class TableSchemas:
+    """What frames of one table may have as their schema. Picklable.
+
+    Args:
+        newest: What their rows become.
+        landed: By position; none if the settings declare the columns, whatever the version.
+    """
+
+    newest: Schema
+    landed: tuple[tuple[int, Schema], ...] = ()
+
+    def names(self, version: object, position: int) -> Iterable[str]:
+        """Return the columns of a whole row in a frame. Raises InvalidValue: ``unknown_version``."""
+        if not self.landed:
+            return self.newest.columns
+        for at, schema in reversed(self.landed):
+            if schema.version == version and at < position:
+                return schema.columns
+        raise InvalidValue(f"no schema of version {version!r:.40} came before", reason="unknown_version")
