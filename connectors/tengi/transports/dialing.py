@@ -71,16 +71,19 @@ async def open_link(
         max_answer=settings.max_answer,
     )
     if transport is Transport.HTTP:
-        link = PollingLink(address, tls, protocol, settings, log=log)
-        await _in_time(link.shake_hands(), address, settings.handshake_timeout + settings.connect_timeout)
-        return link
+        polling = PollingLink(address, tls, protocol, settings, log=log)
+        await _in_time(polling.shake_hands(), address, settings.handshake_timeout + settings.connect_timeout)
+        polling.start()
+        return polling
     socket = await connect(address, timeout=settings.connect_timeout, tls=tls)
     try:
         opening = _open_stream(socket, address, protocol, settings, log)
-        return await _in_time(opening, address, settings.handshake_timeout)
+        link = await _in_time(opening, address, settings.handshake_timeout)
     except BaseException:
         await socket.close()
         raise
+    link.start()
+    return link
 
 
 async def _in_time(opening: Awaitable[_T], address: Address, seconds: float) -> _T:
@@ -98,7 +101,6 @@ async def _open_stream(
     link = StreamLink(socket, protocol, settings, peer_address=str(address), log=log, first=first)
     await link.write(protocol.send_handshake(settings.handshake))
     await link.shake_hands()
-    link.start()
     return link
 
 

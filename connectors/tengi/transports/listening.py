@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
@@ -51,6 +53,8 @@ _HEAD_OF_PACKET: Final = 23
 """Bytes of a body that tell its connection, and whether it is a Message."""
 _AFTER_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.BAD_REQUEST, HTTPStatus.SERVICE_UNAVAILABLE)
 """Answers to requests whose body was read."""
+_ACCEPT_AGAIN: Final = 0.5
+"""Seconds until the next try to accept a socket, after an error."""
 _LINGERING: Final = 2.0
 """Seconds for which the rest of a refused body is still read, so that its sender gets to read the answer."""
 
@@ -76,7 +80,8 @@ class Listening:
         self._settings, self._on_link, self._log = settings, on_link, log
         self.ports: dict[Transport, int] = {}
         """Port of each transport, once it listens."""
-        self._accepting: list[asyncio.Server] = []
+        self._is_stopped = False
+        self._listening: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._sockets: set[_Socket] = set()
         self._pending: dict[_Socket, None] = {}
@@ -99,16 +104,12 @@ class Listening:
         shared: dict[int, list[Transport]] = {}
         for transport, port in self._settings.transports.items():
             shared.setdefault(port, []).append(transport)
-        loop = asyncio.get_running_loop()
         try:
             for port, transports in shared.items():
                 listening = listen(self._settings.host, port)
-                timeout = self._settings.handshake_timeout if tls else None
-                server = await loop.create_server(
-                    self._factory(frozenset(transports)), sock=listening, ssl=tls, ssl_handshake_timeout=timeout
-                )
-                self._accepting.append(server)
+                self._listening.append(listening)
                 self.ports |= dict.fromkeys(transports, listening.getsockname()[1])
+                self._watch(listening, frozenset(transports), tls)
         except BaseException:
             await self.stop()
             raise
@@ -116,23 +117,60 @@ class Listening:
 
     async def stop(self) -> None:
         """Stop listening, and end all links at once. Safe to repeat."""
-        for each in self._accepting:
+        self._is_stopped = True
+        for each in self._listening:
+            asyncio.get_running_loop().remove_reader(each)
             each.close()
-        self._accepting.clear()
+        self._listening.clear()
         for link in list(self._links):
             await link.abort()
         await cancel_and_wait(*self._tasks)
-        for socket in list(self._sockets):
-            await socket.close()
+        for connection in list(self._sockets):
+            await connection.close()
 
-    def _factory(self, transports: frozenset[Transport]) -> Callable[[], _Socket]:
-        def accepted(socket: _Socket) -> None:
-            self._accept(socket, transports)
+    def _watch(self, listening: socket.socket, transports: frozenset[Transport], tls: ssl.SSLContext | None) -> None:
+        """Accept sockets as they come. Unlike asyncio's server, this loses none that comes while it stops."""
+        loop = asyncio.get_running_loop()
 
-        return lambda: _Socket(accepted, self._settings.dead_after)
+        def accept() -> None:
+            try:
+                accepted, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # too many files are open
+                self._log.warning("accept_failed", reason=str(error))
+                loop.remove_reader(listening)
+                loop.call_later(_ACCEPT_AGAIN, resume)
+                return
+            if len(self._tasks) >= 2 * (self._settings.max_connections + _MAX_PENDING):
+                accepted.close()
+                return
+            accepted.setblocking(False)
+            task = self._spawn(self._connect(accepted, transports, tls))
+            task.add_done_callback(lambda done: accepted.close() if done.cancelled() else None)
+
+        def resume() -> None:
+            if not self._is_stopped:
+                loop.add_reader(listening, accept)
+
+        resume()
+
+    async def _connect(
+        self, accepted: socket.socket, transports: frozenset[Transport], tls: ssl.SSLContext | None
+    ) -> None:
+        """Make a connection of a socket, with TLS its handshake first."""
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: _Socket(lambda connection: self._accept(connection, transports), self._settings.dead_after),
+                accepted,
+                ssl=tls,
+                ssl_handshake_timeout=self._settings.handshake_timeout if tls else None,
+            )
+        except OSError as error:
+            self._log.info("client_dropped", reason=str(error))
 
     def _accept(self, socket: _Socket, transports: frozenset[Transport]) -> None:
-        if len(self._sockets) >= 2 * self._settings.max_connections + _MAX_PENDING:
+        if self._is_stopped:
             socket.abort()
             return
         self._sockets.add(socket)
@@ -143,10 +181,11 @@ class Listening:
             oldest.abort()
         self._spawn(self._serve_socket(socket, transports))
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _serve_socket(self, socket: _Socket, transports: frozenset[Transport]) -> None:
         log = self._log.bind(client=socket.peer)

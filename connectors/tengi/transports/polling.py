@@ -60,6 +60,9 @@ class PollingLink(Link):
         if not isinstance(event, HandshakeReceived):
             raise getattr(event, "error", RemoteProtocolError("the answer is no handshake", reason="no_handshake"))
         self.handshake = event.values
+
+    def start(self) -> None:
+        """Start posting what is queued: the handshakes are done."""
         self._posting = asyncio.create_task(self._post_queued())
 
     async def next_event(self) -> LinkEvent:
