@@ -21,14 +21,12 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
 from silverfold.conf.errors import ConfigError, InvalidValue, LocalProtocolError
+from silverfold.connectors.common.simulation import read_table_file
 from silverfold.connectors.tengi.protocol.feed.columns import ColumnType
 from silverfold.connectors.tengi.server.feed.tables import SourceTable
 
-_CSV_BLOCK: Final = 1 << 30
 _MOST_DIGITS: Final = 38
 _SIMPLE: Final[Mapping[pa.DataType, tuple[str, pa.DataType]]] = {
     pa.int8(): ("tinyint", pa.int8()),
@@ -51,9 +49,7 @@ _SIMPLE: Final[Mapping[pa.DataType, tuple[str, pa.DataType]]] = {
 def load_table(
     file: Path, name: str, keys: Sequence[str] | None, *, epoch: str, history: int, version: int = 1
 ) -> SourceTable:
-    """Return a table with the rows of a Parquet (``.parquet``, ``.pq``) or CSV (``.csv``, ``.csv.gz``) file.
-
-    Types of a CSV file are inferred; an unquoted empty field is NULL.
+    """Return a table with the rows of a file; see `connectors.common.simulation.read_table_file`.
 
     Args:
         keys: None for the first column; empty for a table that takes inserts only.
@@ -61,7 +57,7 @@ def load_table(
     Raises:
         ConfigError: The file cannot be read, a column has no type here, or the keys do not identify its rows.
     """
-    read = _read(file)
+    read = read_table_file(file)
     columns, targets = dict[str, ColumnType](), list[pa.Field]()
     for field in read.schema:
         counterpart = counterpart_of(field.type)
@@ -128,18 +124,3 @@ def _check_key(file: Path, key: str, columns: Mapping[str, ColumnType]) -> None:
     if columns[key].name in ("float", "double", "array", "struct", "map"):
         found = f"{key} {columns[key]}"
         raise ConfigError(file=str(file), key="keys", found=found, allowed="columns whose values have one form each")
-
-
-def _read(file: Path) -> pa.Table:
-    try:
-        if file.suffix in {".parquet", ".pq"}:
-            return pyarrow.parquet.read_table(file)
-        if file.name.endswith((".csv", ".csv.gz")):
-            return pyarrow.csv.read_csv(
-                file,
-                read_options=pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK),  # types are inferred from the first block
-                convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False),
-            )
-    except (OSError, pa.ArrowException) as error:
-        raise ConfigError(file=str(file), key="file", found=str(error), allowed="a readable file") from error
-    raise ConfigError(file=str(file), key="file", found=file.suffix, allowed=".parquet, .pq, .csv or .csv.gz")

@@ -228,6 +228,17 @@ def test_a_connection_ends_when_no_request_comes() -> None:
         (java_post(b"\0" * 100_000), 413),
         (java_post(packet_of(bytes(16), 1)), 403),
     ],
+    ids=[
+        "GET",
+        "PUT",
+        "a query",
+        "a charset",
+        "no type",
+        "no length",
+        "a large length",
+        "a large body",
+        "no connection",
+    ],
 )
 def test_requests_that_are_not_allowed_have_their_status(request_: bytes, status: int) -> None:
     async def work() -> bytes:
