@@ -54,6 +54,8 @@ class TengiReceiver:
         served: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
         async def serve(link: Link) -> None:
+            if served.done():  # a second source, while the first one's end is taken in
+                return
             try:
                 found = await self._serve(link, sink, resume)
             except Exception as error:
