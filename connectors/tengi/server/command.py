@@ -13,7 +13,7 @@ import typer
 from silverfold.conf.secrets import Secret
 from silverfold.conf.text import counted
 from silverfold.connectors.common.rate import Rate
-from silverfold.connectors.common.simulation import Host, Port, QuietAfter, announce, change_visibly
+from silverfold.connectors.common.simulation import Port, QuietAfter, announce, change_visibly
 from silverfold.connectors.common.stopping import stopped_by_signals
 from silverfold.connectors.common.transport import Address, parse_address
 from silverfold.connectors.tengi.protocol.events import Transport
@@ -50,7 +50,7 @@ def tengi(
         typer.Option(help="Transport to serve, or to dial with; default: all, at one port. May be repeated."),
     ] = None,
     port: Port = PORT,
-    host: Host = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     dial: Annotated[
         list[str] | None,
         typer.Option(

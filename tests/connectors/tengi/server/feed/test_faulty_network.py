@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -30,16 +30,19 @@ RATES = st.sampled_from([0.0, 0.1, 0.4])
 class World:
     """A source, a receiver, and the network between them."""
 
-    def __init__(self, chance: Random, count: int, history: int, faults: FeedFaults) -> None:
+    def __init__(
+        self, chance: Random, count: int, history: int, faults: FeedFaults, keys: Sequence[str] = ("id",)
+    ) -> None:
+        self.keys = keys
         self.chance, self.faults, self.history, self.now, self.epoch = chance, faults, history, 0.0, 0
         self.receiver = ModelReceiver("t")
-        self.start(COLUMNS, [dict.fromkeys(COLUMNS) | {"id": number} for number in range(count)], 1)
+        self.start(COLUMNS, [dict.fromkeys(COLUMNS) | {"id": number, "name": "n"} for number in range(count)], 1)
 
     def start(self, columns: Mapping[str, str], rows: list[Row], version: int) -> None:
         """Start the source, with a new epoch and without history."""
         self.epoch += 1
         place: dict[str, Any] = {"epoch": f"{self.epoch:020d}", "history": self.history, "version": version}
-        self.table = SourceTable("t", columns, ["id"], rows, **place)
+        self.table = SourceTable("t", columns, self.keys, rows, **place)
         self.source = FeedSource([self.table], FeedOptions(part_limits=PartLimits(rows=7)))
         self.changer = Changer(self.table, lambda table, changes: table.apply(changes), self.chance.random())
         self.connect()
@@ -111,9 +114,12 @@ class World:
     st.sampled_from([0, 1, 30]),
     st.sampled_from([1, 10, 1_000]),
     st.builds(FeedFaults, lose=RATES, repeat=RATES, reorder=RATES, drop_parts=RATES),
+    st.sampled_from([["id"], ["name", "id"], []]),
 )
-def test_the_receiver_ends_with_the_sources_table(chance: Random, count: int, history: int, faults: FeedFaults) -> None:
-    world = World(chance, count, history, faults)
+def test_the_receiver_ends_with_the_sources_table(
+    chance: Random, count: int, history: int, faults: FeedFaults, keys: list[str]
+) -> None:
+    world = World(chance, count, history, faults, keys)
     for _ in range(60):
         world.step()
     world.mend()

@@ -243,7 +243,7 @@ def test_connections_can_be_broken_and_come_again() -> None:
         asyncio.run(receive(server))
 
 
-def test_a_receiver_that_reads_nothing_neither_stops_others_nor_takes_memory() -> None:
+def test_a_receiver_that_reads_nothing_stops_nobody_else() -> None:
     table = people(2_000)
 
     async def receive(server: FeedServer) -> None:
