@@ -13,7 +13,6 @@ Peers that have not shaken hands are bounded: in number, in bytes, and in time.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine
@@ -30,17 +29,10 @@ from silverfold.connectors.tengi.protocol.events import HandshakeReceived, Peer,
 from silverfold.connectors.tengi.protocol.heads import MAGIC
 from silverfold.connectors.tengi.protocol.values import Handshake, Identifier
 from silverfold.connectors.tengi.transports.configuration import Configuration
-from silverfold.connectors.tengi.transports.frames import accept_key
+from silverfold.connectors.tengi.transports.exchanges import fill, finish_answered, grant_upgrade, read_head
 from silverfold.connectors.tengi.transports.link import MAX_HANDSHAKE, Link, cancel_and_wait
 from silverfold.connectors.tengi.transports.polled import PolledLink
-from silverfold.connectors.tengi.transports.requests import (
-    CHANNEL,
-    CONTENT_TYPE,
-    SOCKET,
-    Head,
-    HttpReader,
-    encode_answer,
-)
+from silverfold.connectors.tengi.transports.requests import HttpReader, encode_answer, request_error
 from silverfold.connectors.tengi.transports.streams import StreamLink
 
 OnLink: TypeAlias = Callable[[Link], Awaitable[object]]
@@ -55,8 +47,6 @@ _AFTER_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.BAD_REQUEST, HTTPStatus.
 """Answers to requests whose body was read."""
 _ACCEPT_AGAIN: Final = 0.5
 """Seconds until the next try to accept a socket, after an error."""
-_LINGERING: Final = 2.0
-"""Seconds for which the rest of a refused body is still read, so that its sender gets to read the answer."""
 
 
 class _Socket(Connection):
@@ -271,13 +261,16 @@ class Listening:
         """Serve requests until one of them ends the connection."""
         within = self._settings.handshake_timeout
         while True:
-            head = await self._read_head(socket, reader, within)
+            async with asyncio.timeout(within):
+                head = await read_head(socket, reader)
             if head is None:
                 return
             if head.is_upgrade and Transport.WEBSOCKET in transports:
-                await self._upgrade(socket, reader, head)
+                if await grant_upgrade(socket, head, timeout=self._settings.close_timeout):
+                    await self._serve_stream(socket, Transport.WEBSOCKET, reader.take(reader.held))
                 return
-            status = self._head_error(head) if Transport.HTTP in transports else HTTPStatus.FORBIDDEN
+            limit = _MAX_JAVA_BODY if self._settings.peer is Peer.JAVA else self._settings.max_packet
+            status = request_error(head, max_body=limit) if Transport.HTTP in transports else HTTPStatus.FORBIDDEN
             if status is None:
                 status = await self._serve_request(socket, reader, head.content_length or 0)
             if status is None:
@@ -288,40 +281,19 @@ class Listening:
             await socket.send(encode_answer(status, closes=head.closes or not is_taken))
             if head.closes or not is_taken:
                 is_read = status in _AFTER_BODY or reader.held >= (head.content_length or 0)
-                await self._end(socket, is_read=is_read)
+                await finish_answered(socket, is_read=is_read, timeout=self._settings.close_timeout)
                 return
             within = self._settings.expire_after
-
-    async def _read_head(self, socket: _Socket, reader: HttpReader, within: float) -> Head | None:
-        async with asyncio.timeout(within):
-            while (head := reader.next_head()) is None:
-                chunk = await socket.read()
-                if not chunk:
-                    return None
-                reader.receive(chunk)
-        return head
-
-    def _head_error(self, head: Head) -> HTTPStatus | None:
-        if head.start[0] != "POST":
-            return HTTPStatus.METHOD_NOT_ALLOWED
-        if head.start[1] != CHANNEL:
-            return HTTPStatus.FORBIDDEN
-        if head.headers.get("content-type") != CONTENT_TYPE:
-            return HTTPStatus.NOT_ACCEPTABLE
-        if head.content_length is None:
-            return HTTPStatus.LENGTH_REQUIRED
-        limit = _MAX_JAVA_BODY if self._settings.peer is Peer.JAVA else self._settings.max_packet
-        return HTTPStatus.REQUEST_ENTITY_TOO_LARGE if head.content_length > limit else None
 
     async def _serve_request(self, socket: _Socket, reader: HttpReader, size: int) -> HTTPStatus | None:
         """Serve a packet; return the status to answer, or None if an answer was sent or none is due."""
         async with asyncio.timeout(self._settings.request_timeout):
-            if not await _fill(socket, reader, min(size, _HEAD_OF_PACKET)):
+            if not await fill(socket, reader, min(size, _HEAD_OF_PACKET)):
                 return None
             link = self._link_of(reader.peek(_HEAD_OF_PACKET))
             if link is None and (size > MAX_HANDSHAKE or reader.peek(1) != b"\0"):
                 return HTTPStatus.REQUEST_ENTITY_TOO_LARGE if reader.peek(1) == b"\0" else HTTPStatus.FORBIDDEN
-            if not await _fill(socket, reader, size):
+            if not await fill(socket, reader, size):
                 return None
         body = reader.take(size)
         if link is None:
@@ -350,37 +322,3 @@ class Listening:
 
     def _forget(self, link: PolledLink) -> None:
         self._polled.pop(link.connection_id, None)
-
-    async def _upgrade(self, socket: _Socket, reader: HttpReader, head: Head) -> None:
-        key = head.headers.get("sec-websocket-key", "")
-        if head.start[0] != "GET" or head.start[1] != SOCKET or not key:
-            await socket.send(encode_answer(HTTPStatus.FORBIDDEN))
-            await self._end(socket, is_read=True)
-            return
-        lines = [
-            "HTTP/1.1 101 Switching Protocols",
-            "upgrade: websocket",
-            "connection: upgrade",
-            f"sec-websocket-accept: {accept_key(key)}",
-        ]
-        await socket.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
-        await self._serve_stream(socket, Transport.WEBSOCKET, reader.take(reader.held))
-
-    async def _end(self, socket: _Socket, *, is_read: bool) -> None:
-        """End a socket behind an answer. A body that was not read would reset it, and the answer be lost."""
-        if not is_read:
-            with contextlib.suppress(TimeoutError, SilverfoldError):
-                async with asyncio.timeout(_LINGERING):
-                    while await socket.read():
-                        pass
-        await socket.finish(self._settings.close_timeout)
-
-
-async def _fill(socket: Connection, reader: HttpReader, size: int) -> bool:
-    """Read until so many bytes are there; return False if the connection ends before."""
-    while reader.held < size:
-        chunk = await socket.read()
-        if not chunk:
-            return False
-        reader.receive(chunk)
-    return True
