@@ -14,8 +14,14 @@ from silverfold.connectors.tengi.protocol.registry import BUILT_IN, TypeRegistry
 from silverfold.connectors.tengi.protocol.strings import CHUNK, chunk_bounds, decode_units, join_pairs
 from silverfold.connectors.tengi.protocol.values import Byte, Char, Float, Identifier, Int, Message, Packet, Short
 
-_NUMBERS: Final = {b"\xff\xfa": struct.Struct(">xxq"), b"\xff\xf9": struct.Struct(">xxd")}
-"""Objects that are a number as Python has it, by their first bytes: Long and Double."""
+_NUMBERS: Final[dict[bytes, tuple[struct.Struct, type[int] | None]]] = {
+    b"\xff\xff": (struct.Struct(">xxb"), Byte),
+    b"\xff\xfe": (struct.Struct(">xxh"), Short),
+    b"\xff\xfc": (struct.Struct(">xxi"), Int),
+    b"\xff\xfa": (struct.Struct(">xxq"), None),
+    b"\xff\xf9": (struct.Struct(">xxd"), None),
+}
+"""Objects that are a number, by their first bytes: layout, and the class if Python's own does not do."""
 
 _T = TypeVar("_T")
 _Unpack: TypeAlias = Callable[[bytes, int], tuple[_T, ...]]
@@ -243,10 +249,16 @@ class Decoder:
         for _ in range(count):
             key = self.read_string()
             at = self._at
-            number = simple.get(octets[at : at + 2])
-            if number is not None and at + number.size <= len(octets):  # half the time of a field read by methods
-                (values[key],) = number.unpack_from(octets, at)
-                self._at = at + number.size
+            start = octets[at : at + 2]
+            found = simple.get(start)
+            if found is not None and at + found[0].size <= len(octets):  # half the time of a field read by methods
+                layout, kind = found
+                (number,) = layout.unpack_from(octets, at)
+                values[key] = number if kind is None else int.__new__(kind, number)
+                self._at = at + layout.size
+            elif start == b"\xff\xf8" and simple:
+                self._at = at + 2
+                values[key] = self.read_string()
             else:
                 values[key] = self.read_object()
         return values

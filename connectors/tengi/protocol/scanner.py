@@ -109,7 +109,10 @@ class PacketScanner:
         self._ready = min(len(self._octets), self._start + self._limit)
 
     def _need(self, size: int) -> Iterator[None]:
-        """Wait until so many bytes are there. They do not move the walk."""
+        """Wait until so many bytes are there. They do not move the walk.
+
+        Callers look first: a generator that has nothing to wait for costs more than the field.
+        """
         while self._at + size > self._ready:
             if self._at + size - self._start > self._limit and (not self._is_cut or self.held >= self._limit):
                 raise self._beyond_limit()
@@ -123,7 +126,8 @@ class PacketScanner:
         return OversizedMessage(detail, offset=self._at - self._start, reason="too_large")
 
     def _packet(self) -> Iterator[None]:
-        yield from self._need(1)
+        if self._at + 1 > self._ready:
+            yield from self._need(1)
         has_id = self._octets[self._at] != 0
         self._at += 1
         if has_id:
@@ -131,29 +135,28 @@ class PacketScanner:
         yield from self._object(0)
 
     def _identifier(self) -> Iterator[None]:
-        yield from self._need(2)
+        if self._at + 2 > self._ready:
+            yield from self._need(2)
         if self._octets[self._at : self._at + 2] != b"\xff\x9b":
             raise self._invalid("an Identifier is due", "unexpected_object")
-        yield from self._need(18)
+        if self._at + 18 > self._ready:
+            yield from self._need(18)
         self._at += 18
 
     def _object(self, depth: int) -> Iterator[None]:
-        yield from self._need(2)
+        if self._at + 2 > self._ready:
+            yield from self._need(2)
         (kind,) = _SHORT(self._octets, self._at)
         size = _FIXED.get(kind)
         if size is not None:
-            yield from self._need(size)
+            if self._at + size > self._ready:
+                yield from self._need(size)
             self._at += size
         elif kind == _STRING:
             self._at += 2
             yield from self._string()
         elif kind == _ARRAY:
-            yield from self._need(6)
-            self._at += 2
-            yield from self._length(1)
-            (size,) = _INT32(self._octets, self._at - 4)
-            yield from self._need(size)
-            self._at += size
+            yield from self._array()
         elif kind == _ENUM:
             yield from self._need(4)
             self._at += 4
@@ -173,8 +176,17 @@ class PacketScanner:
         else:
             raise self._unknown(kind, 0, "marshaller")
 
+    def _array(self) -> Iterator[None]:
+        yield from self._need(6)
+        self._at += 2
+        yield from self._length(1)
+        (size,) = _INT32(self._octets, self._at - 4)
+        yield from self._need(size)
+        self._at += size
+
     def _packet_object(self, depth: int) -> Iterator[None]:
-        yield from self._need(4)
+        if self._at + 4 > self._ready:
+            yield from self._need(4)
         (type_id,) = _SHORT(self._octets, self._at + 2)
         packet = self._types.packets.get(type_id)
         if packet is None:
@@ -192,7 +204,8 @@ class PacketScanner:
                 yield from self._object(depth + 1)
 
     def _marshallable(self, depth: int) -> Iterator[None]:
-        yield from self._need(4)
+        if self._at + 4 > self._ready:
+            yield from self._need(4)
         (type_id,) = _SHORT(self._octets, self._at + 2)
         if type_id == PollingRequest.type_id:
             self._at += 4
@@ -242,21 +255,25 @@ class PacketScanner:
         return True
 
     def _string(self) -> Iterator[None]:
-        yield from self._need(8)
+        if self._at + 8 > self._ready:
+            yield from self._need(8)
         size, again = _LENGTHS(self._octets, self._at)
         if size != again:
             raise self._invalid(f"the lengths {size} and {again} differ", "bad_length")
         self._at += 4
         yield from self._length(1)
         for _ in range(chunk_count(size)):
-            yield from self._need(2)
+            if self._at + 2 > self._ready:
+                yield from self._need(2)
             (length,) = _SIZE(self._octets, self._at)
-            yield from self._need(2 + length)
+            if self._at + 2 + length > self._ready:
+                yield from self._need(2 + length)
             self._at += 2 + length
 
     def _length(self, smallest: int) -> Iterator[None]:
         """Go behind a length, which must be there. Wait for its items only if they cannot fit."""
-        yield from self._need(4)
+        if self._at + 4 > self._ready:
+            yield from self._need(4)
         (count,) = _INT32(self._octets, self._at)
         if count < 0:
             raise self._invalid(f"the length {count} is negative", "bad_length")
