@@ -37,4 +37,4 @@ class TableSchemas:
         for at, schema in reversed(self.landed):
             if schema.version == version and at < position:
                 return schema.columns
-        raise InvalidValue(f"no schema of version {version!r:.40} came before", reason="unknown_version")
+        raise InvalidValue(f"no schema of version {version!s:.40} came before", reason="unknown_version")

@@ -91,7 +91,7 @@ class TengiReferenceReader:
         for each in reversed(before):
             if type(version) in (Int, int) and each.version == version:
                 return each, before[-1]
-        raise InvalidValue(f"no schema of version {version!r:.40}", reason="unfit")
+        raise InvalidValue(f"no schema of version {version!s:.40}", reason="unfit")
 
     def _change(
         self, op: object, entry: Mapping[str, Any], whole: _Schema, newest: _Schema, position: int

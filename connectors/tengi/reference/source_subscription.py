@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import count
+from random import Random
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable, WireError
-from silverfold.connectors.base import ControlFrame
+from silverfold.connectors.base import Boundary, ControlFrame, Frame, Kind
+from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.update_queue import UpdateQueue
 from silverfold.connectors.tengi.address import link_settings, parse_address
 from silverfold.connectors.tengi.options import TengiFeed
 from silverfold.connectors.tengi.protocol.events import BadFrame, Closed, MessageReceived
 from silverfold.connectors.tengi.protocol.feed.heading import read_heading
-from silverfold.connectors.tengi.protocol.feed.order import Action, Ask, Land, TableOrder
-from silverfold.connectors.tengi.protocol.feed.packets import Ping, Pong, Position, SourceError, Subscribe, read_packet
+from silverfold.connectors.tengi.protocol.feed.packets import Ping, Pong, SourceError, Subscribe, read_packet
 from silverfold.connectors.tengi.protocol.values import Message
+from silverfold.connectors.tengi.receiver.table_feed import TableFeed
 from silverfold.connectors.tengi.reference.reader import TengiReferenceReader
 from silverfold.connectors.tengi.transports.dialing import open_first_link
 from silverfold.connectors.tengi.transports.link import Link
@@ -38,12 +40,8 @@ class TengiSourceSubscription:
         self._connected: Future[None] = Future()
         self._numbers = count(1)
         self._snapshot: list[ReferenceChange] = []
-        self._order: TableOrder[MessageReceived] = TableOrder(
-            self._stream,
-            wait=options.reorder_wait,
-            max_held=options.reorder_packets,
-            max_bytes=options.reorder_bytes,
-        )
+        backoff = Backoff(feed.reconnect.first, feed.reconnect.longest, Random())  # noqa: S311 - spreads waits
+        self._table = TableFeed(self._stream, None, options, columns={}, backoff=backoff)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -101,7 +99,7 @@ class TengiSourceSubscription:
     async def _subscribe(self) -> None:
         link = await open_first_link(parse_address(self._feed.address).host, link_settings(self._feed))
         try:
-            await self._ask(link, None)
+            self._take_frames(self._table.subscribe(self._loop.time()))
             await self._learn_keys(link)
             self._connected.set_result(None)
             while True:
@@ -111,7 +109,7 @@ class TengiSourceSubscription:
 
     async def _learn_keys(self, link: Link) -> None:
         """Take events until the schema has come."""
-        seconds = self._options.subscribe_wait
+        seconds = 3 * self._options.subscribe_wait
         try:
             async with asyncio.timeout(seconds):
                 while not self._reader.columns:
@@ -120,63 +118,61 @@ class TengiSourceSubscription:
             raise SourceUnavailable(f"the source tells no columns within {seconds:g} s") from None
 
     async def _step(self, link: Link) -> None:
-        """Take the next event. Raises SourceUnavailable at the end of the connection."""
+        """Send what is due, and take the next event. Raises SourceUnavailable at the end of the connection."""
+        while self._table.requests:
+            await self._send(link, self._table.requests.pop(0))
         event = await self._next_event(link)
         if isinstance(event, Closed):
             raise SourceUnavailable("the source ended the connection")
         if isinstance(event, BadFrame):
             raise event.error
-        for action in self._order.elapsed(self._loop.time()) if event is None else await self._take(link, event):
-            await self._perform(link, action)
+        if event is None:
+            self._take_frames(self._table.due(self._loop.time()))
+        else:
+            await self._take(link, event)
 
     async def _next_event(self, link: Link) -> MessageReceived | BadFrame | Closed | None:
-        """Return the next event; None after a while without one, to send a ping, or when a change is missing."""
+        """Return the next event; None after a while without one, to send a ping, or when something is missing."""
         due = self._loop.time() + self._options.ping_interval
         try:
-            async with asyncio.timeout_at(min(due, self._order.deadline or due)):
+            async with asyncio.timeout_at(min(due, self._table.deadline)):
                 return await link.next_event()
         except TimeoutError:
             if self._loop.time() > link.last_received + self._options.dead_after:
                 raise SourceUnavailable(f"nothing came for {self._options.dead_after:g} s") from None
-            await self._send(link, Ping(next(self._numbers)))
+            if self._loop.time() >= due:
+                await self._send(link, Ping(next(self._numbers)))
             return None
 
-    async def _take(self, link: Link, event: MessageReceived) -> Sequence[Action[MessageReceived]]:
+    async def _take(self, link: Link, event: MessageReceived) -> None:
         heading, now = read_heading(event.raw, event.body_at, event.types), self._loop.time()
         if heading.name == "ping":
             await self._send(link, Pong(event.body.get_value("seq")))
         elif heading.name == "error":
             found = read_packet(event.body)
             assert isinstance(found, SourceError)
-            raise SourceRefused(code=str(found.code), text=found.text, stream=self._stream)
-        elif heading.table == self._stream and heading.name == "schema":
-            self._reader.control(ControlFrame(next(self._numbers), 1, self._stream, event.raw))
-        elif heading.table == self._stream and heading.position is not None:
-            if heading.id is None:
-                return self._order.change(heading.position, event, len(event.raw), now)
-            part, is_last = heading.part, heading.is_last
-            return self._order.snapshot_part(heading.position, heading.id, event, now, part=part, is_last=is_last)
-        return ()
+            self._take_frames(self._table.take_error(found, now))
+            if self._table.refused:
+                raise SourceRefused(code=str(found.code), text=found.text, stream=self._stream)
+        elif heading.table == self._stream:
+            self._take_frames(self._table.take(heading, event, now))
 
-    async def _perform(self, link: Link, action: Action[MessageReceived]) -> None:
-        match action:
-            case Ask(position):
-                await self._ask(link, position)
-            case Land(event, boundary, _):
-                changes = list(self._reader.changes(1, [(next(self._numbers), event.raw)]))
-                if read_heading(event.raw, event.body_at, event.types).name != "snapshot":
-                    self._updates.put(ReferenceUpdate(False, changes))
-                    return
-                if boundary in ("whole", "begin"):
+    def _take_frames(self, frames: Iterable[Frame]) -> None:
+        """Take what a receiver would land, apart from its marks."""
+        for frame in frames:
+            number = next(self._numbers)
+            if frame.kind is Kind.CONTROL:
+                self._reader.control(ControlFrame(number, 1, self._stream, frame.body))
+            elif frame.kind is Kind.DATA:
+                changes = list(self._reader.changes(1, [(number, frame.body)]))
+                self._updates.put(ReferenceUpdate(False, changes))
+            elif frame.kind is Kind.SNAPSHOT:
+                if frame.boundary in (Boundary.WHOLE, Boundary.BEGIN):
                     self._snapshot = []
-                self._snapshot += changes
-                if boundary in ("whole", "end"):
+                self._snapshot += self._reader.changes(1, [(number, frame.body)])
+                if frame.boundary in (Boundary.WHOLE, Boundary.END):
                     self._updates.put(ReferenceUpdate(True, self._snapshot))
                     self._snapshot = []
 
-    async def _ask(self, link: Link, position: Position | None) -> None:
-        seq, epoch = (-1, None) if position is None else (position.seq, position.epoch)
-        await self._send(link, Subscribe(self._stream, seq, epoch))
-
-    async def _send(self, link: Link, packet: Any) -> None:
+    async def _send(self, link: Link, packet: Subscribe | Ping | Pong) -> None:
         await link.send(Message.create(packet.to_packet()))
