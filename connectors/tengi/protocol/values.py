@@ -46,6 +46,8 @@ class _Ranged(int):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({int(self)})"
 
+    __str__ = int.__repr__
+
 
 class Byte(_Ranged):
     """A Byte: -128 to 127."""
@@ -93,6 +95,8 @@ class Float(float):
 
     def __repr__(self) -> str:
         return f"Float({float(self)})"
+
+    __str__ = float.__repr__
 
 
 class Identifier(bytes):
