@@ -50,8 +50,8 @@ from silverfold.transforms.merge import (
     plainly_typed,
     same_key,
 )
-from silverfold.transforms.sql import path_table, quoted
-from silverfold.transforms.ties import comparable_sql, rank
+from silverfold.transforms.sql import has_order, path_table, quoted
+from silverfold.transforms.ties import comparable, comparable_sql, rank
 
 START, END = "__START_AT", "__END_AT"
 
@@ -264,7 +264,8 @@ def _after_snapshot(
     key, row = struct_type(listed, "key"), struct_type(listed, "row")
     before = current.select(as_struct(key).alias("key"), as_struct(row).alias("old"))
     both = snapshot.join(before, "key", "full_outer")
-    same = F.col("row").isNotNull() & F.col("old").isNotNull() & F.col("row").eqNullSafe(F.col("old"))
+    ours, theirs = (F.col(name) if has_order(row) else comparable(row, name) for name in ("row", "old"))
+    same = F.col("row").isNotNull() & F.col("old").isNotNull() & ours.eqNullSafe(theirs)
     differing = both.where(~same).select(
         _line(F.lit(None), F.col("key")).alias("line"),
         "key",

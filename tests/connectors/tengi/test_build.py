@@ -13,14 +13,14 @@ from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import open_table
-from silverfold.pipelines.verifying.verify import Verdict, verify_table
+from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.building_once import all_rows, build_once
 from tests.support.tengi.landed import change, entry, feed_of, landed, nested, schema, snapshot, update
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SHOP = feed_of()
+SHOP = feed_of(stored_as_scd_type=2)
 COLUMNS = {
     "id": "bigint",
     "tiny": "tinyint",
@@ -77,7 +77,8 @@ def build(spark: SparkSession, warehouse: Path, *packets: Packet) -> list[dict[s
     batch.add(landed(*packets), 1, 1_700_000_000)
     writer.append(batch.prepare().table)
     assert build_once(spark, warehouse, CONNECTOR, SHOP) == {}
-    assert verify_table(places, CONNECTOR, SHOP, "orders").verdict is Verdict.EQUAL
+    for verify in (verify_table, verify_history):
+        assert verify(places, CONNECTOR, SHOP, "orders").verdict is Verdict.EQUAL
     rows = all_rows(open_table(places.silver(SHOP.name, "orders")))
     return sorted(({name: row[name] for name in COLUMNS} for row in rows), key=lambda row: row["id"])
 
@@ -101,3 +102,7 @@ def test_silver_has_each_types_values_and_follows_partial_changes_moves_and_new_
     assert build(spark, warehouse, *changes) == [{"id": 3, **NULL_ROW}, moved]
 
     assert build(spark, warehouse, schema(COLUMNS), snapshot(9, [entry(row=FULL)])) == [FULL_ROW]
+    history = Places(str(warehouse)).history(SHOP.name, "orders")
+    versions = len(all_rows(open_table(history)))
+    assert build(spark, warehouse, snapshot(9, [entry(row=FULL)])) == [FULL_ROW]
+    assert len(all_rows(open_table(history))) == versions
