@@ -23,6 +23,7 @@ CONNECTORS: Final = {
     "sbe": "silverfold.connectors.sbe.connector",
     "sqlitecloud": "silverfold.connectors.sqlitecloud.connector",
     "sqlitecloud_webhooks": "silverfold.connectors.sqlitecloud_webhooks.connector",
+    "tengi": "silverfold.connectors.tengi.connector",
 }
 """Maps a connector's name to the module that defines its ``CONNECTOR``."""
 

@@ -218,6 +218,25 @@ class Connection(asyncio.Protocol):
         """End the connection without waiting for its end. Received bytes can still be read."""
         self._transport.abort()
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection has ended in both directions: nothing can be sent."""
+        return self._closed.done()
+
+    async def finish(self, timeout: float) -> bool:
+        """Send what is unsent, then end the connection. Safe to repeat.
+
+        Args:
+            timeout: Seconds, after which the rest is dropped.
+
+        Returns:
+            Whether all was handed to the system.
+        """
+        self._transport.close()
+        sent, _ = await asyncio.wait([self._closed], timeout=timeout)
+        await self.close()
+        return bool(sent) and self._error is None
+
     async def close(self) -> None:
         """End the connection, dropping what is unsent. Safe to repeat."""
         self.abort()

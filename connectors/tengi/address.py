@@ -1,0 +1,95 @@
+"""How a feed's settings connect: its address, its transport, and the configuration of its links."""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from silverfold.conf.errors import ConfigError
+from silverfold.conf.secrets import revealed
+from silverfold.connectors.common import transport
+from silverfold.connectors.common.transport import Address
+from silverfold.connectors.tengi.options import TengiFeed
+from silverfold.connectors.tengi.protocol.events import Peer, Transport
+from silverfold.connectors.tengi.protocol.values import Handshake, Identifier
+from silverfold.connectors.tengi.transports.configuration import PORT, Configuration, HandshakeHandler, Tls
+from silverfold.connectors.tengi.transports.names import parse_transport
+
+_SCHEME: Final = "tengi://"
+_TLS_KEYS: Final = {"ca": "options.tls_ca", "certificate": "options.tls_certificate"}
+_LEAST_REQUEST: Final = 30.0
+
+
+def parse_address(text: str) -> Address:
+    """Parse ``tengi://host:port``; without a port it is 8080. Raises ValueError with the expected form."""
+    if not text.startswith(_SCHEME):
+        raise ValueError("tengi://host:port, such as tengi://127.0.0.1:8080")
+    place = text.removeprefix(_SCHEME)
+    has_port = ":" in place.rpartition("]")[2]
+    return transport.parse_address(place if has_port else f"{place}:{PORT}")
+
+
+def feed_transport(feed: TengiFeed) -> Transport:
+    """Return the transport of a feed. Raises UnsupportedTransport, or ConfigError for a name unknown to tengi."""
+    return parse_transport(feed.options.transport, file=_file(feed), key="options.transport")
+
+
+def link_settings(feed: TengiFeed, environ: Mapping[str, str] = os.environ) -> Configuration:
+    """Return the configuration of a feed's links, with secrets: do not log or store it.
+
+    Raises:
+        ConfigError: A secret is missing, or a file of TLS cannot be used.
+    """
+    options, address = feed.options, parse_address(feed.address)
+    values = revealed(options.handshake, environ)
+    listens = options.mode == "listen"
+    return Configuration(
+        transports={feed_transport(feed): address.port},
+        tls=_tls(feed) if options.tls else None,
+        peer=Peer(options.peer),
+        max_packet=options.max_packet,
+        max_answer=options.max_answer,
+        connect_timeout=feed.reconnect.connect_timeout,
+        handshake_timeout=options.handshake_timeout,
+        request_timeout=max(options.dead_after, _LEAST_REQUEST),
+        handshake={} if listens else values,
+        host=address.host,
+        handshake_handler=_demanding(values),
+        dead_after=options.dead_after,
+        max_connections=1,
+    )
+
+
+def _tls(feed: TengiFeed) -> Tls:
+    options = feed.options
+    given = Tls(
+        ca=options.tls_ca or None,
+        verify=options.tls_verify,
+        certificate=options.tls_certificate or None,
+        key=options.tls_key or None,
+    )
+    try:
+        return Tls(context=given.server_context() if options.mode == "listen" else given.client_context())
+    except ConfigError as error:
+        key = _TLS_KEYS.get(error.key, error.key)
+        raise ConfigError(file=_file(feed), key=key, found=error.found, allowed=error.allowed) from error
+
+
+def _demanding(values: Mapping[str, str]) -> HandshakeHandler:
+    """Return a handler that refuses a handshake without the values."""
+
+    def answer(_connection_id: Identifier, request: Handshake) -> Handshake | None:
+        found = {name: request.get_value(name) for name in values}
+        good = [
+            isinstance(found[name], str) and hmac.compare_digest(found[name].encode("utf-8", "replace"), value.encode())
+            for name, value in values.items()
+        ]
+        return Handshake() if all(good) else None
+
+    return answer
+
+
+def _file(feed: TengiFeed) -> str:
+    return f"feeds/{feed.name}.toml"

@@ -1,0 +1,74 @@
+"""The client: opens connections by the first of its transports that works."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+import structlog
+
+from silverfold.connectors.tengi.transports.configuration import Configuration
+from silverfold.connectors.tengi.transports.connection import Connection, ConnectionListener, OnConnect
+from silverfold.connectors.tengi.transports.dialing import open_first_link
+
+
+class Client:
+    """A client, in one event loop. As an async context manager it stops on exit."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self._connections: set[Connection] = set()
+        self._log = structlog.get_logger("tengi.client")
+
+    @classmethod
+    def create(cls, configuration: Configuration) -> Self:
+        """Return a client. Nothing is connected yet."""
+        return cls(configuration)
+
+    async def connect(self, host: str, on_connect: OnConnect | None = None) -> Connection:
+        """Connect to a server, call ``on_connect(connection)``, and return the connection.
+
+        Transports are tried in their order; each has its port.
+
+        Raises:
+            SourceUnavailable: No transport connects.
+            SourceRefused: The server closed the only one without a handshake; the certificate is not trusted.
+            RemoteProtocolError, WireError: The answer is no handshake.
+            ConfigError: A file for TLS cannot be used.
+            Exception: That of ``on_connect``; the connection is closed.
+        """
+        link = await open_first_link(host, self._configuration, self._log)
+        connection = Connection(link, self._log)
+        self._connections.add(connection)
+        connection.add_connection_listener(_Forget(self._connections))
+        try:
+            await connection.start(on_connect)
+        except BaseException:
+            await connection.abort()
+            raise
+        self._log.info("connected", server=link.peer_address, transport=link.transport.value)
+        return connection
+
+    async def stop(self) -> None:
+        """End all connections, after sending what they have queued. Safe to repeat."""
+        for connection in list(self._connections):
+            await connection.disconnect()
+            await connection.abort()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+
+class _Forget(ConnectionListener):
+    """Removes a connection from a set when it has ended."""
+
+    def __init__(self, connections: set[Connection]) -> None:
+        self._connections = connections
+
+    def on_closed(self, connection: Connection) -> None:
+        self._connections.discard(connection)

@@ -1,0 +1,1 @@
+"""Landed frames to change rows, in Spark."""

@@ -1,0 +1,92 @@
+"""Events of a connection, and the two settings that decide its bytes: the transport and the kind of peer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+from silverfold.conf.errors import ProtocolError, WireError
+from silverfold.connectors.tengi.protocol.decoder import Decoder
+from silverfold.connectors.tengi.protocol.registry import TypeRegistry
+from silverfold.connectors.tengi.protocol.values import Identifier, Message
+
+
+class Transport(StrEnum):
+    """What carries the packets: a stream, or units of one packet each."""
+
+    TCP = "tcp"
+    WEBSOCKET = "websocket"
+    HTTP = "http"
+
+
+class Peer(StrEnum):
+    """Which implementation is at the other end."""
+
+    TENGI = "tengi"
+    JAVA = "java"
+    """It cuts its packets on TCP and WebSocket, and ignores bytes behind one."""
+
+
+class HandshakeReceived(NamedTuple):
+    """The handshake of the peer."""
+
+    connection_id: Identifier | None
+    """None at the server, which chooses it."""
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class MessageReceived:
+    """A message. Its body is read on demand: who lands messages needs the bytes only."""
+
+    connection_id: Identifier
+    message_id: Identifier
+    raw: bytes
+    """The packet; of an answer to a poll the bytes of this Message."""
+    body_at: int
+    """Offset of the body in it."""
+    types: TypeRegistry = field(repr=False)
+
+    @cached_property
+    def body(self) -> Any:
+        """The body. Raises WireError: a text or a constant is wrong, or the bytes end too early."""
+        return Decoder(self.raw, self.types, at=self.body_at, limit=len(self.raw)).read_object()
+
+    @property
+    def message(self) -> Message:
+        """Id and body. Raises WireError as ``body``."""
+        return Message(self.message_id, self.body)
+
+
+class PollReceived(NamedTuple):
+    """The client asks for messages. The answer carries this id or another."""
+
+    message_id: Identifier
+
+
+class PollAnswered(NamedTuple):
+    """The server's messages, in order; none if nothing came in time."""
+
+    messages: tuple[MessageReceived, ...]
+
+
+class BadFrame(NamedTuple):
+    """Bytes that were refused: of a stream all that is left, else the unit, or of an answer to a poll its rest.
+
+    Final on TCP, before the handshake is done, and for a ProtocolError: every later call raises the error.
+    """
+
+    error: WireError | ProtocolError
+    raw: bytes
+
+
+class Closed(NamedTuple):
+    """The end."""
+
+    reason: str
+
+
+Event: TypeAlias = HandshakeReceived | MessageReceived | PollReceived | PollAnswered | BadFrame | Closed

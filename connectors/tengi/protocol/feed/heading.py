@@ -1,0 +1,112 @@
+"""Reads what a receiver needs before it lands a packet: its name, table and place. No row is decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.tengi.protocol.decoder import Decoder
+from silverfold.connectors.tengi.protocol.feed.columns import whole
+from silverfold.connectors.tengi.protocol.feed.packets import Position
+from silverfold.connectors.tengi.protocol.limits import SMALLEST_ENTRY
+from silverfold.connectors.tengi.protocol.registry import BUILT_IN, TypeRegistry
+from silverfold.connectors.tengi.protocol.scanner import object_end
+from silverfold.connectors.tengi.protocol.values import Identifier
+
+_WANTED: Final[Mapping[str, frozenset[str]]] = {
+    "change": frozenset({"table", "epoch", "seq"}),
+    "update": frozenset({"table", "epoch", "seq"}),
+    "snapshot": frozenset({"table", "epoch", "seq", "id", "part", "last"}),
+    "ack": frozenset({"table", "epoch", "seq"}),
+    "subscribe": frozenset({"table"}),
+    "schema": frozenset({"table"}),
+    "ping": frozenset(),
+    "pong": frozenset(),
+    "error": frozenset(),
+}
+_OPTIONAL: Final = {
+    "change": "version",
+    "update": "version",
+    "snapshot": "version",
+    "schema": "version",
+    "error": "table",
+}
+"""Also read, where it is there."""
+_PACKET: Final = b"\xff\x99\xfc\x18"
+
+
+class Heading(NamedTuple):
+    """The fields of a packet that decide how it lands."""
+
+    name: str
+    table: str | None = None
+    """None only of ``ping`` and ``pong``, and of an ``error`` that names none."""
+    position: Position | None = None
+    """Of ``change``, ``update``, ``snapshot`` and ``ack``."""
+    id: Identifier | None = None
+    """Of a snapshot, as ``part`` and ``is_last``."""
+    part: int = 0
+    is_last: bool = False
+    version: int | None = None
+    """Of the schema; None if it is missing or no number: the decoder reports it."""
+
+
+def read_heading(raw: bytes, at: int, types: TypeRegistry = BUILT_IN) -> Heading:
+    """Return the heading of a feed's packet. Reads only up to the last of the fields; the first of equal keys counts.
+
+    Args:
+        raw: Bytes that end at the packet's end or later.
+        at: Offset of the packet, the message's body.
+
+    Raises:
+        WireError: ``unknown_packet``: no packet of a feed; ``missing_field`` or ``wrong_type``: a field is missing or
+            wrong; or as `decoder.Decoder.read_object`.
+    """
+    if raw[at : at + 4] != _PACKET:
+        raise InvalidValue("the body is no packet", offset=at, reason="unknown_packet")
+    decoder = Decoder(raw, types, at=at + 4, limit=len(raw))
+    name = decoder.read_string()
+    wanted = _WANTED.get(name)
+    if wanted is None:
+        raise InvalidValue(f"packet {name[:40]!r} is no packet of a feed", offset=at, reason="unknown_packet")
+    read = wanted | ({_OPTIONAL[name]} if name in _OPTIONAL else set())
+    found: dict[str, Any] = {}
+    for _ in range(decoder.read_count(SMALLEST_ENTRY)):
+        if len(found) == len(read):
+            break
+        key = decoder.read_string()
+        if key in read and key not in found:
+            found[key] = decoder.read_object()
+        else:
+            end = object_end(raw, decoder.offset, types)
+            decoder = Decoder(raw, types, at=end, limit=len(raw))
+    return _heading(name, wanted, found)
+
+
+def _heading(name: str, wanted: frozenset[str], found: Mapping[str, Any]) -> Heading:
+    missing = min(wanted - found.keys(), default=None)
+    if missing is not None:
+        raise InvalidValue("the field is missing", reason="missing_field", element=missing)
+    if "table" in wanted and not isinstance(found["table"], str):
+        raise InvalidValue("a table's name is a text", reason="wrong_type", element="table")
+    version = found.get("version")
+    version = version if isinstance(version, int) else None
+    position = None
+    if "seq" in wanted:
+        epoch, seq = found["epoch"], whole(found["seq"], 64)
+        if not isinstance(epoch, str):
+            raise InvalidValue("an epoch is a text", reason="wrong_type", element="epoch")
+        position = Position.parse(f"{epoch}:{seq}")
+    if "id" not in wanted:
+        return Heading(name, _optional_text(found.get("table")), position, version=version)
+    if not isinstance(found["id"], Identifier):
+        raise InvalidValue("a snapshot's id is an Identifier", reason="wrong_type", element="id")
+    part = whole(found["part"], 32)
+    if part < 0:
+        raise InvalidValue("a part has a negative number", reason="wrong_type", element="part")
+    return Heading(name, found["table"], position, found["id"], part, whole(found["last"], 64) != 0, version)
+
+
+def _optional_text(found: object) -> str | None:
+    return found if isinstance(found, str) else None

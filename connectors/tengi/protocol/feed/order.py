@@ -1,0 +1,234 @@
+"""Restores the order of a table's changes: packets in as they arrive, and out what to do with each.
+
+An update may be partial, so 8 must not land before 7, even if 7 comes later. Times are passed in.
+
+=======================================  =================================================================
+a change at the next position            lands, and then every held one that follows on
+at or before the position                `Duplicate`
+later                                    held; after a while `Gap` and `Ask`; beyond the bound `GivenUp`
+no position yet, or a greater epoch      held until a snapshot is complete, which sets the position
+any, while a snapshot is under way       held: behind it, an older state would take its place
+=======================================  =================================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar
+
+from silverfold.conf.errors import RemoteProtocolError
+from silverfold.connectors.tengi.protocol.feed.packets import Position
+from silverfold.connectors.tengi.protocol.values import Identifier
+
+MAX_HELD: Final = 10_000
+"""Default for the most changes held, of a table."""
+MAX_HELD_BYTES: Final = 8 << 20
+"""Default for their most bytes."""
+SAME_GAPS: Final = 3
+"""A gap that shows so many times in a row ends the feed."""
+_REMEMBERED: Final = 16
+"""Snapshots over or abandoned, whose late parts are duplicates."""
+
+T = TypeVar("T")
+Boundary: TypeAlias = Literal["whole", "begin", "inside", "end"]
+
+
+class Land(NamedTuple, Generic[T]):
+    """Land a packet. Only a change, and the part that completes a snapshot, have a position."""
+
+    item: T
+    boundary: Boundary
+    position: Position | None
+
+
+class Duplicate(NamedTuple, Generic[T]):
+    """Count a packet: it landed before, or a snapshot supersedes it."""
+
+    item: T
+
+
+class GivenUp(NamedTuple, Generic[T]):
+    """Land a packet as a mark: it cannot be held. The source sends it again."""
+
+    item: T
+
+
+class Gap(NamedTuple):
+    """Land a mark: positions are missing, both ends inclusive."""
+
+    epoch: str
+    first: int
+    last: int
+
+
+class Ask(NamedTuple):
+    """Subscribe again, from a position; from the beginning if there is none."""
+
+    position: Position | None
+
+
+Action: TypeAlias = Land[T] | Duplicate[T] | GivenUp[T] | Gap | Ask
+
+
+@dataclass
+class _SnapshotParts:
+    """A snapshot under way."""
+
+    position: Position
+    id: Identifier
+    parts: set[int] = field(default_factory=set)
+    last: int | None = None
+
+
+class TableOrder(Generic[T]):
+    """The order of one table on one connection.
+
+    Args:
+        position: The last one that landed; None for none. Updated with every action that lands.
+        wait: Seconds after which a missing change is asked for again.
+        max_held: Most changes held; ``max_bytes`` their most bytes.
+    """
+
+    def __init__(
+        self,
+        table: str,
+        position: Position | None = None,
+        *,
+        wait: float = 5.0,
+        max_held: int = MAX_HELD,
+        max_bytes: int = MAX_HELD_BYTES,
+    ) -> None:
+        self.position = position
+        self.deadline: float | None = None
+        """When to call `elapsed`; None for never."""
+        self.held_bytes = 0
+        self._table, self._wait, self._max_held, self._max_bytes = table, wait, max_held, max_bytes
+        self._held: dict[Position, tuple[T, int]] = {}
+        self._snapshot: _SnapshotParts | None = None
+        self._over: list[Identifier] = []
+        self._missed = False
+        self._gaps = 0
+
+    @property
+    def held(self) -> int:
+        """Number of changes held."""
+        return len(self._held)
+
+    @property
+    def has_snapshot(self) -> bool:
+        """Whether a snapshot is under way."""
+        return self._snapshot is not None
+
+    def change(self, position: Position, item: T, size: int, now: float) -> list[Action[T]]:
+        """Take a change or an update, of ``size`` bytes.
+
+        Raises:
+            RemoteProtocolError: ``gap``: the same change is missing for the third time.
+        """
+        if (self.position is not None and position <= self.position) or position in self._held:
+            return [Duplicate(item)]
+        if self.position is not None and position == _next(self.position) and self._snapshot is None:
+            self.position, self._gaps = position, 0
+            return [Land(item, "whole", position), *self._follow(now)]
+        if len(self._held) < self._max_held and self.held_bytes + size <= self._max_bytes:
+            self._held[position] = item, size
+            self.held_bytes += size
+            self._start_timer(now)
+            return []
+        asks = not self._missed and self._snapshot is None
+        self._missed = True
+        return [GivenUp(item), *(self._ask(now, position) if asks else ())]
+
+    def snapshot_part(
+        self, position: Position, id: Identifier, item: T, now: float, *, part: int, is_last: bool
+    ) -> list[Action[T]]:
+        """Take a part of a snapshot. A part of an older one than the newest, or than the position, is a duplicate.
+
+        Raises:
+            RemoteProtocolError: ``snapshot_part``: a part comes behind the last one.
+        """
+        snapshot = self._snapshot
+        if snapshot is None or snapshot.id != id:
+            newest = max((each for each in (self.position, snapshot and snapshot.position) if each), default=None)
+            if id in self._over or (newest is not None and position < newest):
+                return [Duplicate(item)]
+            self._end_snapshot()
+            snapshot = self._snapshot = _SnapshotParts(position, id)
+            self.deadline = None
+        if part in snapshot.parts:
+            return [Duplicate(item)]
+        is_first = not snapshot.parts
+        snapshot.parts.add(part)
+        snapshot.last = part if is_last else snapshot.last
+        if snapshot.last is not None and max(part, len(snapshot.parts) - 1) > snapshot.last:
+            detail = f"a snapshot has a part behind its last, {snapshot.last}"
+            raise RemoteProtocolError(detail, stream=self._table, reason="snapshot_part")
+        if snapshot.last is None or len(snapshot.parts) <= snapshot.last:
+            return [Land(item, "begin" if is_first else "inside", None)]
+        boundary: Boundary = "whole" if is_first else "end"
+        return [Land(item, boundary, snapshot.position), *self._complete(snapshot.position, now)]
+
+    def abandon_snapshot(self, now: float) -> list[Action[T]]:
+        """Forget a snapshot under way, for a new subscription replaces it; return what it held up.
+
+        Its late parts are duplicates.
+        """
+        self._end_snapshot()
+        return self._follow(now)
+
+    def _end_snapshot(self) -> None:
+        if self._snapshot is not None:
+            self._over = [*self._over, self._snapshot.id][-_REMEMBERED:]
+            self._snapshot = None
+
+    def elapsed(self, now: float) -> list[Action[T]]:
+        """Return what is due at a time. Safe to call at any time. Raises RemoteProtocolError as `change`."""
+        if self.deadline is None or now < self.deadline:
+            return []
+        return self._ask(now, min(self._held, default=None))
+
+    def _complete(self, position: Position, now: float) -> list[Action[T]]:
+        self._end_snapshot()
+        self.position, self._gaps = position, 0
+        superseded = [each for each in self._held if each <= position]
+        actions: list[Action[T]] = [Duplicate(self._pop(each)) for each in superseded]
+        missed = self._missed
+        actions += self._follow(now)
+        return [*actions, Ask(self.position)] if missed else actions
+
+    def _follow(self, now: float) -> list[Action[T]]:
+        """Land the held changes that follow on, and time what is missing behind them anew."""
+        actions: list[Action[T]] = []
+        while self.position is not None and (position := _next(self.position)) in self._held:
+            actions.append(Land(self._pop(position), "whole", position))
+            self.position = position
+        self.deadline, self._missed = None, False
+        if self._held:
+            self._start_timer(now)
+        return actions
+
+    def _pop(self, position: Position) -> T:
+        item, size = self._held.pop(position)
+        self.held_bytes -= size
+        return item
+
+    def _start_timer(self, now: float) -> None:
+        if self.deadline is None and self._snapshot is None:
+            self.deadline = now + self._wait
+
+    def _ask(self, now: float, found: Position | None) -> list[Action[T]]:
+        """Ask for what is missing before a change; of another epoch nobody knows what that is."""
+        self.deadline = now + self._wait
+        if self.position is None or found is None or found.epoch != self.position.epoch:
+            return [Ask(self.position)]
+        first = self.position.seq + 1
+        last = min(each for each in (found, *self._held) if each.epoch == found.epoch).seq - 1
+        self._gaps += 1
+        if self._gaps >= SAME_GAPS:
+            detail = f"changes {first} to {last} of {self.position.epoch} did not come, however often asked for"
+            raise RemoteProtocolError(detail, stream=self._table, reason="gap")
+        return [Gap(self.position.epoch, first, last), Ask(self.position)]
+
+
+def _next(position: Position) -> Position:
+    return Position(position.epoch, position.seq + 1)

@@ -1,0 +1,140 @@
+"""User types: the classes, enums and marshallers that both sides must agree on. Their ids travel, their layouts do not.
+
+An object of an unknown type cannot be skipped, for nothing tells its length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
+
+from silverfold.connectors.tengi.protocol.values import (
+    EnumerableValue,
+    EnumValue,
+    Handshake,
+    Marshallable,
+    Packet,
+    PollingRequest,
+    PollingResponse,
+)
+
+if TYPE_CHECKING:
+    from silverfold.connectors.tengi.protocol.decoder import Decoder
+    from silverfold.connectors.tengi.protocol.encoder import Encoder
+
+T = TypeVar("T")
+
+RESERVED: Final = frozenset({*range(-11, 0), *range(-104, -100)})
+"""Marshaller ids of the objects that are built in."""
+_INT16: Final = range(-(1 << 15), 1 << 15)
+
+
+class FilterResult(Enum):
+    """Answer of a marshaller's filter for a value."""
+
+    NEXT = auto()
+    """Ask the next marshaller."""
+    ACCEPTED = auto()
+    ACCEPTED_AND_CACHED = auto()
+    """Accepted, and so is every value of the same class: the filter is not asked again."""
+
+
+MarshallerFilter: TypeAlias = Callable[[object], FilterResult]
+
+
+@dataclass(frozen=True)
+class Marshaller(Generic[T]):
+    """Reads and writes values of classes that are not ours. The object is the id, then what ``write`` writes.
+
+    Args:
+        marshaller_id: int16, agreed with the peer, none of `RESERVED`.
+        accepts: Tells which values it writes. Not asked for values that have an object of their own.
+    """
+
+    marshaller_id: int
+    accepts: MarshallerFilter
+    read: Callable[[Decoder], T]
+    write: Callable[[Encoder, T], None]
+
+
+def accepts_class(accepted: type) -> MarshallerFilter:
+    """Return a filter that accepts a class and its subclasses."""
+    return lambda value: FilterResult.ACCEPTED_AND_CACHED if isinstance(value, accepted) else FilterResult.NEXT
+
+
+class TypeRegistry:
+    """The types of a connection: what is built in, and the user's. Immutable; one may serve many connections.
+
+    Args:
+        classes: Subclasses of `Packet` and `Marshallable`; each has its ``type_id``.
+        enums: By class type id: the names of the constants, which are read as `EnumValue`, or an `Enum`.
+        enumerables: By class type id: names and numbers, which are read as `EnumerableValue`, or an `Enum` whose values
+            are the numbers.
+        marshallers: Asked in this order.
+
+    Raises:
+        ValueError: An id is used twice, reserved, or no int16.
+    """
+
+    def __init__(
+        self,
+        *classes: type[Packet | Marshallable],
+        enums: Mapping[int, Iterable[str] | type[Enum]] | None = None,
+        enumerables: Mapping[int, Mapping[str, int] | type[Enum]] | None = None,
+        marshallers: Iterable[Marshaller[Any]] = (),
+    ) -> None:
+        known = (Packet, Handshake, PollingRequest, PollingResponse, *classes)
+        self.packets = {each.type_id: each for each in known if issubclass(each, Packet)}
+        self.marshallables = {each.type_id: each for each in known if issubclass(each, Marshallable)}
+        self.enums = {type_id: _named(type_id, given) for type_id, given in (enums or {}).items()}
+        self.enumerables = {type_id: _numbered(type_id, given) for type_id, given in (enumerables or {}).items()}
+        self.enum_ids = _class_ids(enums or {})
+        self.enumerable_ids = _class_ids(enumerables or {})
+        marshallers = list(marshallers)
+        self.marshallers = {each.marshaller_id: each for each in marshallers}
+        self._by_class: dict[type, Marshaller[Any]] = {}
+        _check_ids([*(each.type_id for each in known), *self.enums, *self.enumerables])
+        _check_ids([*RESERVED, *(each.marshaller_id for each in marshallers)])
+
+    def find_marshaller(self, value: object) -> Marshaller[Any] | None:
+        """Return the first marshaller that accepts a value; None if none does."""
+        cached = self._by_class.get(type(value))
+        if cached is not None:
+            return cached
+        for each in self.marshallers.values():
+            result = each.accepts(value)
+            if result is FilterResult.ACCEPTED_AND_CACHED:
+                self._by_class[type(value)] = each
+            if result is not FilterResult.NEXT:
+                return each
+        return None
+
+
+def _named(type_id: int, given: Iterable[str] | type[Enum]) -> dict[str, EnumValue | Enum]:
+    if isinstance(given, type):
+        return dict(given.__members__)
+    return {name: EnumValue(type_id, name) for name in given}
+
+
+def _numbered(type_id: int, given: Mapping[str, int] | type[Enum]) -> dict[int, EnumerableValue | Enum]:
+    if isinstance(given, type):
+        return {each.value: each for each in given}
+    return {flag: EnumerableValue(type_id, flag) for flag in given.values()}
+
+
+def _class_ids(given: Mapping[int, Iterable[str] | Mapping[str, int] | type[Enum]]) -> dict[type, int]:
+    return {each: type_id for type_id, each in given.items() if isinstance(each, type)}
+
+
+def _check_ids(ids: list[int]) -> None:
+    twice = sorted({each for each in ids if ids.count(each) > 1})
+    if twice:
+        raise ValueError(f"the id {twice[0]} names two types")
+    if not all(each in _INT16 for each in ids):
+        raise ValueError("ids of types are int16")
+
+
+BUILT_IN: Final = TypeRegistry()
+"""No user types."""

@@ -1,0 +1,144 @@
+"""One connection of a feed, without its link: events in; frames to land, packets to send and times out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+from silverfold.conf.errors import SourceRefused, WireError
+from silverfold.connectors.base import Frame, mark
+from silverfold.connectors.common.bad_input import bad_input
+from silverfold.connectors.tengi.protocol.events import BadFrame, MessageReceived
+from silverfold.connectors.tengi.protocol.feed.heading import Heading, read_heading
+from silverfold.connectors.tengi.protocol.feed.packets import (
+    Ack,
+    Ping,
+    Pong,
+    Position,
+    SourceError,
+    Subscribe,
+    read_packet,
+)
+from silverfold.connectors.tengi.receiver.table_feed import TableFeed
+
+_ROWS: Final = frozenset({"schema", "snapshot", "change", "update"})
+
+
+class Epoch:
+    """The tables of a feed on one connection.
+
+    Args:
+        tables: By stream.
+        ping_interval: Seconds without a packet of ours after which one asks whether the source is there.
+    """
+
+    def __init__(self, tables: Mapping[str, TableFeed], *, ping_interval: float) -> None:
+        self._tables, self._ping_interval = tables, ping_interval
+        self._answers: list[Ping | Pong] = []
+        self._acknowledged: dict[str, Position] = {}
+        self._unknown = Counter[str]()
+        self._pings = 0
+        self._ping_at = 0.0
+
+    @property
+    def deadline(self) -> float:
+        """When to call `due` at the latest."""
+        return min(self._ping_at, *(table.deadline for table in self._tables.values()))
+
+    @property
+    def landed(self) -> dict[str, Position]:
+        """Newest positions that landed and were not acknowledged, by table."""
+        found = {stream: table.landed for stream, table in self._tables.items() if table.landed is not None}
+        return {stream: at for stream, at in found.items() if self._acknowledged.get(stream) != at}
+
+    def begin(self, now: float) -> list[Frame]:
+        """Ask for all tables; return what to land."""
+        self._ping_at = now + self._ping_interval
+        return [frame for table in self._tables.values() for frame in table.subscribe(now)]
+
+    def due(self, now: float) -> list[Frame]:
+        """Return what to land because of the time. Safe to call at any time. Raises as `take`."""
+        if self._ping_at <= now:
+            self._pings += 1
+            self._answers.append(Ping(self._pings))
+        late = [table for table in self._tables.values() if table.deadline <= now]
+        return [frame for table in late for frame in table.due(now)]
+
+    def requests(self, now: float) -> list[Subscribe | Ping | Pong]:
+        """Return what is to be sent, once."""
+        found: list[Subscribe | Ping | Pong] = [*self._answers]
+        self._answers.clear()
+        for table in self._tables.values():
+            found += table.requests
+            table.requests = []
+        if found:
+            self._ping_at = now + self._ping_interval
+        return found
+
+    def acknowledge(self, committed: Mapping[str, Position]) -> list[Ack]:
+        """Return the acknowledgements of what is committed: `landed` before the commit."""
+        self._acknowledged |= committed
+        return [Ack(stream, position) for stream, position in committed.items()]
+
+    def take(self, event: MessageReceived | BadFrame, now: float) -> list[Frame]:
+        """Take an event; return what to land.
+
+        Raises:
+            RemoteProtocolError: A table's order cannot be restored.
+            SourceRefused: The source serves none of the tables.
+        """
+        if isinstance(event, BadFrame):
+            return [bad_input("bad frame", event.raw, *_wire_error(event), level="warning")]
+        try:
+            heading = read_heading(event.raw, event.body_at, event.types)
+            if heading.name not in _ROWS:
+                return self._take_other(event, heading, now)
+        except WireError as error:
+            return [bad_input("bad frame", event.raw, error, level="warning")]
+        table = self._tables.get(heading.table or "")
+        if table is None:
+            return self._mark_unknown(f"table {heading.table}")
+        return table.take(heading, event, now)
+
+    def _take_other(self, event: MessageReceived, heading: Heading, now: float) -> list[Frame]:
+        if heading.name not in ("ping", "error"):
+            return [] if heading.name == "pong" else self._mark_unknown(f"packet {heading.name}")
+        packet = read_packet(event.body)
+        if isinstance(packet, Ping):
+            self._answers.append(Pong(packet.seq))
+            return []
+        assert isinstance(packet, SourceError)
+        return self._take_error(packet, now)
+
+    def _take_error(self, error: SourceError, now: float) -> list[Frame]:
+        """Pass an error to its table; one that names none is about all of them."""
+        named = self._tables.get(error.table or "")
+        if error.table is not None and named is None:
+            return self._mark_unknown(f"table {error.table}")
+        tables = self._tables.values() if named is None else [named]
+        frames = [frame for table in tables for frame in table.take_error(error, now)]
+        refusals = {stream: table.refused for stream, table in self._tables.items() if table.refused is not None}
+        if len(refusals) == len(self._tables):
+            raise Refused(frames, code=str(error.code), text=error.text, stream=error.table)
+        return frames
+
+    def _mark_unknown(self, what: str) -> list[Frame]:
+        """Return a mark the first time, the tenth, and so on: a source may send nothing else."""
+        self._unknown[what[:100]] += 1
+        number = self._unknown[what[:100]]
+        if number != 10 ** (len(str(number)) - 1) or len(self._unknown) > 1_000:
+            return []
+        return [mark("unexpected packet", what=what[:100], count=number, level="warning")]
+
+
+class Refused(SourceRefused):
+    """A refusal, with the marks that land before it is raised."""
+
+    def __init__(self, frames: list[Frame], *, code: str, text: str, stream: str | None) -> None:
+        self.frames = frames
+        super().__init__(code=code, text=text, stream=stream)
+
+
+def _wire_error(event: BadFrame) -> tuple[WireError] | tuple[()]:
+    return (event.error,) if isinstance(event.error, WireError) else ()

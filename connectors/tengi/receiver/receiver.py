@@ -1,0 +1,167 @@
+"""Lands the packets of a source: the link around `connectors.tengi.receiver.epoch`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, MutableMapping
+from contextlib import suppress
+from random import Random
+
+import structlog
+
+from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceUnavailable, WireError
+from silverfold.connectors.base import FrameSink, Resume, mark
+from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.common.tasks import until_first_ends
+from silverfold.connectors.tengi.address import link_settings, parse_address
+from silverfold.connectors.tengi.options import TengiFeed
+from silverfold.connectors.tengi.protocol.events import BadFrame, Closed
+from silverfold.connectors.tengi.protocol.values import Message
+from silverfold.connectors.tengi.receiver.epoch import Epoch, Refused
+from silverfold.connectors.tengi.receiver.table_feed import TableFeed, resumed_position
+from silverfold.connectors.tengi.transports.dialing import open_first_link
+from silverfold.connectors.tengi.transports.link import Link, LinkEvent
+from silverfold.connectors.tengi.transports.listening import Listening
+
+
+class TengiReceiver:
+    """A `connectors.base.Receiver`. In listen mode an epoch is one source that connects; no other is served meanwhile.
+
+    Args:
+        rng: Randomises the waits after errors.
+        environ: Where secrets are.
+    """
+
+    def __init__(self, feed: TengiFeed, *, rng: Random, environ: Mapping[str, str]) -> None:
+        self._feed, self._rng, self._environ = feed, rng, environ
+        self._columns: dict[str, frozenset[str]] = {}
+        self._begin_anew = set(_streams(feed)) if feed.options.snapshot_at_start else set[str]()
+        self._log = structlog.get_logger("tengi.receiver").bind(feed=feed.name)
+
+    async def run(self, sink: FrameSink, resume: Resume) -> str | None:
+        """Run one epoch; see `connectors.base.Receiver`. Raises ConfigError for what TLS or a secret lacks."""
+        settings, address = link_settings(self._feed, self._environ), parse_address(self._feed.address)
+        if self._feed.options.mode == "dial":
+            link = await open_first_link(address.host, settings, self._log)
+            try:
+                return await self._serve(link, sink, resume)
+            finally:
+                await link.abort()
+        served: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+
+        async def serve(link: Link) -> None:
+            try:
+                found = await self._serve(link, sink, resume)
+            except Exception as error:
+                served.set_exception(error)
+            else:
+                served.set_result(found)
+
+        listening = Listening(settings, serve, self._log)
+        await listening.start()
+        try:
+            return await served
+        finally:
+            await listening.stop()
+
+    async def _serve(self, link: Link, sink: FrameSink, resume: Resume) -> str | None:
+        positions = {name: at for name, at in resume.source_positions.items() if name not in self._begin_anew}
+        epoch = new_epoch(self._feed, positions, columns=self._columns, rng=self._rng)
+        connected = mark(
+            "connected", transport=link.transport.value, peer=link.peer_address, connection_id=str(link.connection_id)
+        )
+        await sink.land([connected, *epoch.begin(self._now())])
+        try:
+            await until_first_ends(self._read(link, epoch, sink), self._acknowledge(link, epoch, sink))
+        except asyncio.CancelledError:
+            await self._land_arrived(link, epoch, sink)
+            raise
+        except WireError as error:
+            raise RemoteProtocolError(str(error), reason=error.reason) from error
+        except Refused as error:
+            await sink.land(error.frames)
+            raise
+        return None
+
+    async def _read(self, link: Link, epoch: Epoch, sink: FrameSink) -> None:
+        """Land what comes, and send what is due, until the source ends the connection."""
+        while True:
+            for request in epoch.requests(self._now()):
+                await link.send(Message.create(request.to_packet()))
+            event = await self._next_event(link, epoch)
+            now = self._now()
+            frames = epoch.due(now)
+            if isinstance(event, Closed):
+                await sink.land(frames)
+                return
+            if event is not None:
+                frames += epoch.take(event, now)
+            await sink.land(frames)
+
+    async def _next_event(self, link: Link, epoch: Epoch) -> LinkEvent | None:
+        """Return the next event; None if something is due before. Raises SourceUnavailable: the source is silent."""
+        dead_at = link.last_received + self._feed.options.dead_after
+        try:
+            async with asyncio.timeout_at(min(epoch.deadline, dead_at)):
+                return await link.next_event()
+        except TimeoutError:
+            silence = self._feed.options.dead_after
+            if self._now() >= link.last_received + silence:
+                raise SourceUnavailable(f"{link.peer_address}: nothing came for {silence:g} s") from None
+            return None
+
+    async def _acknowledge(self, link: Link, epoch: Epoch, sink: FrameSink) -> None:
+        """Acknowledge what bronze holds, now and then, for ever."""
+        while True:
+            await asyncio.sleep(self._feed.options.ack_interval)
+            landed = epoch.landed
+            if landed:
+                await sink.flush()
+                self._begin_anew.difference_update(landed)
+            for ack in epoch.acknowledge(landed):
+                await link.send(Message.create(ack.to_packet()))
+
+    async def _land_arrived(self, link: Link, epoch: Epoch, sink: FrameSink) -> None:
+        """Land what had arrived when the epoch was stopped."""
+        with suppress(SilverfoldError, TimeoutError):
+            async with asyncio.timeout(0):
+                while True:
+                    event = await link.next_event()
+                    if isinstance(event, Closed):
+                        return
+                    sink.take(epoch.take(event, self._now()))
+                    if isinstance(event, BadFrame):
+                        return
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+
+def new_epoch(
+    feed: TengiFeed,
+    positions: Mapping[str, str],
+    *,
+    columns: MutableMapping[str, frozenset[str]] | None = None,
+    rng: Random | None = None,
+) -> Epoch:
+    """Return an epoch of a feed.
+
+    Args:
+        positions: `connectors.base.Resume.source_positions`.
+        columns: See `table_feed.TableFeed`.
+        rng: Randomises the waits after errors.
+
+    Raises:
+        InvalidValue: A position is not one of tengi's.
+    """
+    seen, chance, options = {} if columns is None else columns, rng or Random(0), feed.options  # noqa: S311 - spreads waits
+    tables = {}
+    for stream in _streams(feed):
+        backoff = Backoff(feed.reconnect.first, feed.reconnect.longest, chance)
+        position = resumed_position(positions, stream)
+        tables[stream] = TableFeed(stream, position, options, columns=seen, backoff=backoff)
+    return Epoch(tables, ping_interval=options.ping_interval)
+
+
+def _streams(feed: TengiFeed) -> list[str]:
+    return sorted({table.stream(name) for name, table in feed.tables.items()})

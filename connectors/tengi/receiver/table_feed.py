@@ -1,0 +1,193 @@
+"""One table on one connection: what lands of its packets, and when it is asked for (chapters 9.3 to 9.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, MutableMapping
+from typing import Final
+
+from silverfold.conf.errors import WireError
+from silverfold.connectors.base import Boundary, Frame, Kind, mark
+from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.common.bad_input import bad_input
+from silverfold.connectors.tengi.options import TengiOptions
+from silverfold.connectors.tengi.protocol.events import MessageReceived
+from silverfold.connectors.tengi.protocol.feed.heading import Heading
+from silverfold.connectors.tengi.protocol.feed.order import Action, Ask, Duplicate, Gap, GivenUp, Land, TableOrder
+from silverfold.connectors.tengi.protocol.feed.packets import Position, Schema, SourceError, Subscribe, read_packet
+
+_BOUNDARIES: Final = {each.value: each for each in Boundary}
+_NEVER: Final = float("inf")
+
+
+class TableFeed:
+    """A subscription to one table.
+
+    Args:
+        position: Of the last change that landed; None for none, then a snapshot is asked for.
+        columns: Newest columns of each stream that this process has seen; kept up to date.
+        backoff: The waits after an error of the source.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        position: Position | None,
+        options: TengiOptions,
+        *,
+        columns: MutableMapping[str, frozenset[str]],
+        backoff: Backoff,
+    ) -> None:
+        self._stream, self._options, self._columns, self._backoff = stream, options, columns, backoff
+        self._order = self._new_order(position)
+        self._schema: Schema | None = None
+        self._early: list[tuple[Heading, MessageReceived]] = []
+        self._early_bytes = 0
+        self._schema_by = self._part_by = self._idle_by = self._retry_at = _NEVER
+        self.requests: list[Subscribe] = []
+        """What to send; whoever sends it clears the list."""
+        self.landed: Position | None = None
+        """Newest position that landed on this connection."""
+        self.duplicates = 0
+        """Packets that had landed before."""
+        self.refused: SourceError | None = None
+        """Why the source does not serve the table at all."""
+
+    @property
+    def deadline(self) -> float:
+        """When to call `due` at the latest."""
+        order = self._order.deadline
+        due = (self._schema_by, self._part_by, self._idle_by, self._retry_at, _NEVER if order is None else order)
+        return _NEVER if self.refused else min(due)
+
+    def subscribe(self, now: float) -> list[Frame]:
+        """Ask for what follows the position; return what to land. A snapshot under way is abandoned."""
+        position = self._order.position
+        request = (
+            Subscribe(self._stream, -1) if position is None else Subscribe(self._stream, position.seq, position.epoch)
+        )
+        self.requests = [request]
+        self._schema_by, self._idle_by = now + self._options.subscribe_wait, now + self._options.resubscribe_idle
+        self._part_by = self._retry_at = _NEVER
+        frames = [mark("snapshot asked", stream=self._stream)] if position is None else []
+        return frames + self._perform(self._order.abandon_snapshot(now), now)
+
+    def due(self, now: float) -> list[Frame]:
+        """Return what to land because of the time; safe at any time. Raises RemoteProtocolError: a gap stays."""
+        if self.refused:
+            return []
+        late = min(self._schema_by, self._part_by, self._idle_by, self._retry_at) <= now
+        return [*(self.subscribe(now) if late else ()), *self._perform(self._order.elapsed(now), now)]
+
+    def take(self, heading: Heading, packet: MessageReceived, now: float) -> list[Frame]:
+        """Take a schema, a part of a snapshot, or a change; return what to land.
+
+        Raises:
+            RemoteProtocolError: The source's order cannot be restored.
+        """
+        if self.refused:
+            return []
+        if heading.name == "schema":
+            return self._take_schema(packet, now)
+        if self._schema is None or (heading.version or 0) > self._schema.version:
+            return self._take_early(heading, packet, now)
+        return self._take_rows(heading, packet, now)
+
+    def take_error(self, error: SourceError, now: float) -> list[Frame]:
+        """Take an error of the source: it is final, or the table is asked for again later."""
+        details = {"code": error.code, "text": error.text}
+        if error.is_final:
+            self.refused = error
+            return [mark("source error", stream=self._stream, level="warning", **details)]
+        wait = self._backoff.next_wait()
+        self._schema_by, self._retry_at = _NEVER, now + wait
+        return [mark("source error", stream=self._stream, level="warning", next_in=round(wait, 3), **details)]
+
+    def _new_order(self, position: Position | None) -> TableOrder[MessageReceived]:
+        options = self._options
+        return TableOrder(
+            self._stream,
+            position,
+            wait=options.reorder_wait,
+            max_held=options.reorder_packets,
+            max_bytes=options.reorder_bytes,
+        )
+
+    def _take_schema(self, packet: MessageReceived, now: float) -> list[Frame]:
+        """Land a schema that is new. With new columns, whose values in older rows are unknown, ask for a snapshot."""
+        try:
+            schema = read_packet(packet.body)
+        except WireError as error:
+            return [bad_input("bad frame", packet.raw, error, stream=self._stream, level="warning")]
+        assert isinstance(schema, Schema)
+        self._schema_by = _NEVER
+        self._backoff.reset()
+        if self._order.position is None:
+            self._part_by = now + self._options.snapshot_wait
+        if self._schema is not None and (schema == self._schema or schema.version < self._schema.version):
+            return self._take_waiting(now)
+        self._schema = schema
+        frames = [Frame(packet.raw, Kind.CONTROL, Boundary.NONE, self._stream)]
+        names = frozenset(schema.columns)
+        before = self._columns.get(self._stream, names)
+        self._columns[self._stream] = names
+        if not names <= before and self._order.position is not None:
+            self._order = self._new_order(None)
+            frames += self.subscribe(now)
+        return frames + self._take_waiting(now)
+
+    def _take_waiting(self, now: float) -> list[Frame]:
+        waiting, self._early, self._early_bytes = self._early, [], 0
+        return [frame for heading, packet in waiting for frame in self.take(heading, packet, now)]
+
+    def _take_early(self, heading: Heading, packet: MessageReceived, now: float) -> list[Frame]:
+        """Keep a packet whose schema has not come; without room it is given up: the source sends it again."""
+        options, size = self._options, len(packet.raw)
+        if len(self._early) >= options.reorder_packets or self._early_bytes + size > options.reorder_bytes:
+            return [_given_up(self._stream, heading)]
+        self._early.append((heading, packet))
+        self._early_bytes += size
+        self._schema_by = min(self._schema_by, now + options.subscribe_wait)
+        return []
+
+    def _take_rows(self, heading: Heading, packet: MessageReceived, now: float) -> list[Frame]:
+        assert heading.position is not None
+        position, order = heading.position, self._order
+        self._idle_by = now + self._options.resubscribe_idle
+        if heading.id is None:
+            return self._perform(order.change(position, packet, len(packet.raw), now), now)
+        part, is_last = heading.part, heading.is_last
+        actions = order.snapshot_part(position, heading.id, packet, now, part=part, is_last=is_last)
+        is_awaited = order.has_snapshot or order.position is None
+        self._part_by = now + self._options.snapshot_wait if is_awaited else _NEVER
+        return self._perform(actions, now, Kind.SNAPSHOT)
+
+    def _perform(self, actions: Iterable[Action[MessageReceived]], now: float, kind: Kind = Kind.DATA) -> list[Frame]:
+        """Return the frames of actions. Only the first that lands may be of a snapshot: changes follow it."""
+        frames: list[Frame] = []
+        for action in actions:
+            match action:
+                case Land(packet, boundary, position):
+                    place = None if position is None else str(position)
+                    frames.append(Frame(packet.raw, kind, _BOUNDARIES[boundary], self._stream, place))
+                    self.landed, kind = position or self.landed, Kind.DATA
+                case Duplicate():
+                    self.duplicates += 1
+                case GivenUp(packet):
+                    frames.append(_given_up(self._stream, None))
+                case Gap(epoch, first, last):
+                    gap = {"epoch": epoch, "first": first, "last": last}
+                    frames.append(mark("gap", stream=self._stream, level="warning", **gap))
+                case Ask():
+                    frames += self.subscribe(now)
+        return frames
+
+
+def _given_up(stream: str, heading: Heading | None) -> Frame:
+    place = None if heading is None else str(heading.position)
+    return mark("given up", stream=stream, source_position=place)
+
+
+def resumed_position(positions: Mapping[str, str], stream: str) -> Position | None:
+    """Return the last landed position of a stream. Raises InvalidValue if bronze has another connector's."""
+    found = positions.get(stream)
+    return None if found is None else Position.parse(found)

@@ -1,0 +1,72 @@
+"""Sends one message to many connections. It is encoded once, and nobody waits for a slow member."""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from silverfold.conf.errors import ProtocolError, WireError
+from silverfold.connectors.tengi.protocol.connection import encode_message
+from silverfold.connectors.tengi.protocol.registry import BUILT_IN, TypeRegistry
+from silverfold.connectors.tengi.protocol.values import Message
+from silverfold.connectors.tengi.transports.connection import Connection, ConnectionListener, Registration
+
+
+class Broadcaster(ConnectionListener):
+    """A group of connections. Those that end leave it; a member whose queue is full is disconnected.
+
+    Args:
+        types: The user types of the members.
+    """
+
+    def __init__(self, types: TypeRegistry = BUILT_IN) -> None:
+        self._types = types
+        self._members: dict[Connection, Registration] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        self._log = structlog.get_logger("tengi.broadcaster")
+
+    @property
+    def members(self) -> list[Connection]:
+        """The connections, in the order they were added."""
+        return list(self._members)
+
+    def add(self, connection: Connection) -> None:
+        """Add a member. Safe to repeat."""
+        if connection not in self._members and not connection.is_closed:
+            self._members[connection] = connection.add_connection_listener(self)
+
+    def remove(self, connection: Connection) -> None:
+        """Remove a member. Safe to repeat; the connection stays open."""
+        registration = self._members.pop(connection, None)
+        if registration is not None:
+            registration.remove()
+
+    def send(self, value: object) -> Message:
+        """Queue an object for each member, without waiting, and return its message.
+
+        Raises:
+            InvalidValue: None, or another value that no object has. Nobody gets it.
+        """
+        message = value if isinstance(value, Message) else Message.create(value)
+        encoded = encode_message(message, self._types)
+        for connection in list(self._members):
+            try:
+                is_queued = connection.offer_encoded(encoded)
+            except (ProtocolError, WireError) as error:
+                self._drop(connection, str(error))
+            else:
+                if not is_queued:
+                    self._drop(connection, "it is too slow")
+        return message
+
+    def on_closed(self, connection: Connection) -> None:
+        """See `ConnectionListener.on_closed`."""
+        self.remove(connection)
+
+    def _drop(self, connection: Connection, reason: str) -> None:
+        self._log.warning("member_dropped", connection=str(connection.id), reason=reason)
+        self.remove(connection)
+        task = asyncio.create_task(connection.abort())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)

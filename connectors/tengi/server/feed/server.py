@@ -1,0 +1,144 @@
+"""A source of change feeds in a thread of its own::
+
+table = SourceTable("orders", {"id": "bigint", "name": "string"}, ["id"], rows, epoch=new_epoch())
+with FeedServer.start(FeedSource([table]), configuration) as server:
+    server.change(table, RowChanges(removed=[(7,)]))
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Final, Self, TypeVar
+
+from silverfold.conf.errors import SilverfoldError
+from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.common.server_thread import ServerThread
+from silverfold.connectors.common.transport import Address
+from silverfold.connectors.tengi.protocol.events import Transport
+from silverfold.connectors.tengi.server.feed.faults import FeedFaults
+from silverfold.connectors.tengi.server.feed.serving import FeedService
+from silverfold.connectors.tengi.server.feed.source import FeedSource
+from silverfold.connectors.tengi.server.feed.tables import RowChanges, SourceTable
+from silverfold.connectors.tengi.transports.configuration import Configuration
+from silverfold.connectors.tengi.transports.dialing import open_first_link
+from silverfold.connectors.tengi.transports.listening import Listening
+
+_FIRST_WAIT: Final = 0.5
+_LONGEST_WAIT: Final = 30.0
+
+_T = TypeVar("_T")
+
+
+class FeedServer(ServerThread):
+    """A running source. Listens for receivers, or dials those that listen. Thread-safe; closes on exit.
+
+    Args:
+        source: Its tables. While the server runs, they are touched by `change` and `run` only.
+        configuration: Transports with their ports, TLS, and handshakes.
+        dial: Receivers to dial, by the configuration's first transport that connects. Nothing listens then.
+        faults: What happens to packets; ``seed`` decides when.
+    """
+
+    def __init__(
+        self,
+        source: FeedSource,
+        configuration: Configuration,
+        *,
+        dial: Sequence[Address] = (),
+        faults: FeedFaults | None = None,
+        seed: int | str = 0,
+    ) -> None:
+        super().__init__("tengi")
+        self._source, self._configuration, self._dial = source, configuration, dial
+        chance = Random(seed)  # noqa: S311 - faults are no secret
+        self._service = FeedService(source, self._log, faults=faults or FeedFaults(), chance=chance)
+        self._listening = Listening(configuration, self._service.serve, self._log)
+        self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT, Random())  # noqa: S311 - waits are no secret
+        self._dialing: list[asyncio.Task[None]] = []
+
+    @classmethod
+    def start(
+        cls,
+        source: FeedSource,
+        configuration: Configuration,
+        *,
+        dial: Sequence[Address] = (),
+        faults: FeedFaults | None = None,
+        seed: int | str = 0,
+    ) -> Self:
+        """Return a source that serves.
+
+        Raises:
+            ConfigError: A file of TLS cannot be used.
+            SourceUnavailable: A port cannot be listened on.
+        """
+        server = cls(source, configuration, dial=dial, faults=faults, seed=seed)
+        try:
+            return server._start()
+        except BaseException:
+            server.close()
+            raise
+
+    @property
+    def client_count(self) -> int:
+        """Number of connections to receivers."""
+        return self._service.link_count
+
+    @property
+    def ports(self) -> Mapping[Transport, int]:
+        """Port of each transport; none if it dials."""
+        return self._listening.ports
+
+    def change(self, table: SourceTable, changes: RowChanges) -> int:
+        """Make an update of a table, committed now; return its number. Raises LocalProtocolError."""
+        return self.run(lambda _: table.apply(changes, ts=time.time_ns() // 1_000))
+
+    def run(self, work: Callable[[FeedSource], _T]) -> _T:
+        """Return the result of work on the source, which is done between packets."""
+
+        async def work_and_wake() -> _T:
+            try:
+                return work(self._source)
+            finally:
+                self._service.wake()
+
+        return self._wait_for(work_and_wake())
+
+    def disconnect_all(self) -> None:
+        """Break all connections to receivers, who may come again, or are dialled again."""
+        self._wait_for(self._service.disconnect())
+
+    async def _open(self) -> None:
+        if self._dial:
+            self._dialing = [asyncio.create_task(self._serve_dialled(each)) for each in self._dial]
+        else:
+            await self._listening.start()
+
+    async def _shut(self) -> None:
+        await self._listening.stop()
+
+    async def _serve_dialled(self, address: Address) -> None:
+        """Dial a receiver again and again; it may not listen yet."""
+        ports = dict.fromkeys(self._configuration.transports, address.port)
+        configuration = replace(self._configuration, transports=ports)
+        while True:
+            try:
+                link = await open_first_link(address.host, configuration, self._log)
+            except SilverfoldError as error:
+                self._log.info("no_receiver", address=str(address), reason=str(error))
+            else:
+                self._backoff.reset()
+                try:
+                    await self._service.serve(link)
+                finally:
+                    await link.abort()
+            await asyncio.sleep(self._backoff.next_wait())
+
+
+def new_epoch() -> str:
+    """Return the source epoch of a numbering that begins now."""
+    return f"{time.time_ns() // 1_000:020d}"

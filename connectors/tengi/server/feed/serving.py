@@ -1,0 +1,100 @@
+"""Serves a source on links, of any transport and either direction: one task takes requests, one sends packets."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from random import Random
+
+from structlog.typing import FilteringBoundLogger
+
+from silverfold.conf.errors import ProtocolError, SourceUnavailable, WireError
+from silverfold.connectors.common.tasks import until_first_ends
+from silverfold.connectors.tengi.protocol.events import Closed, MessageReceived
+from silverfold.connectors.tengi.protocol.values import Message
+from silverfold.connectors.tengi.server.feed.faults import FaultyLink, FeedFaults
+from silverfold.connectors.tengi.server.feed.source import FeedSession, FeedSource
+from silverfold.connectors.tengi.transports.link import Link
+
+
+class FeedService:
+    """The links of a source. All calls are made in one event loop.
+
+    Args:
+        faults: What happens to the packets of each connection.
+        chance: Decides when.
+        clock: Seconds, for the lives of subscriptions.
+    """
+
+    def __init__(
+        self,
+        source: FeedSource,
+        log: FilteringBoundLogger,
+        *,
+        faults: FeedFaults,
+        chance: Random,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._source, self._log, self._faults, self._chance, self._clock = source, log, faults, chance, clock
+        self._wakes: dict[Link, asyncio.Event] = {}
+
+    @property
+    def link_count(self) -> int:
+        """Number of links that are served."""
+        return len(self._wakes)
+
+    def wake(self) -> None:
+        """Send what is new: a table has changed."""
+        for each in self._wakes.values():
+            each.set()
+
+    async def disconnect(self) -> None:
+        """Break all connections; receivers may connect again."""
+        for link in list(self._wakes):
+            await link.abort()
+
+    async def serve(self, link: Link) -> None:
+        """Serve a link until it ends, or its receiver is silent for too long. The caller closes it."""
+        session, wake = FeedSession(self._source, self._clock()), asyncio.Event()
+        self._wakes[link] = wake
+        log = self._log.bind(receiver=link.peer_address, transport=link.transport.value)
+        log.info("receiver_connected")
+        try:
+            await until_first_ends(
+                self._take(link, session, wake), self._send(link, session, wake), self._expire(session)
+            )
+            log.info("receiver_left")
+        except (SourceUnavailable, ProtocolError, WireError) as error:
+            log.info("receiver_left", reason=str(error))
+        finally:
+            del self._wakes[link]
+            session.close()
+
+    async def _take(self, link: Link, session: FeedSession, wake: asyncio.Event) -> None:
+        while not isinstance(event := await link.next_event(), Closed):
+            try:
+                body = event.body if isinstance(event, MessageReceived) else event.error
+            except WireError as error:
+                body = error
+            session.receive(body, self._clock())
+            wake.set()
+
+    async def _send(self, link: Link, session: FeedSession, wake: asyncio.Event) -> None:
+        """Send packets as fast as the link takes them, then wait for more."""
+        line = FaultyLink(self._faults, self._chance)
+        while True:
+            wake.clear()
+            while (packet := session.next_packet()) is not None:
+                if line.closes():
+                    return
+                for each in line.send(packet):
+                    await link.send(Message.create(each))
+                await asyncio.sleep(0)  # a link with room does not wait: others have their turn
+            for each in line.flush():
+                await link.send(Message.create(each))
+            await wake.wait()
+
+    async def _expire(self, session: FeedSession) -> None:
+        while (left := session.expires_at - self._clock()) > 0:
+            await asyncio.sleep(left)

@@ -1,0 +1,202 @@
+"""Subscriptions to tables: what each connection asks for, and the packets that answer it (chapters 9.3 to 9.6).
+
+Packets are pulled. A subscriber that reads slowly is behind in history, and queues nothing; if history has not what
+it needs any more, it gets a snapshot. Nothing here knows a socket or a clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from silverfold.conf.errors import InvalidValue, RemoteProtocolError
+from silverfold.connectors.tengi.protocol.feed.packets import Ack, Ping, Pong, SourceError, Subscribe, read_packet
+from silverfold.connectors.tengi.protocol.values import Identifier, Packet
+from silverfold.connectors.tengi.server.feed.tables import PartLimits, SourceTable
+
+UNKNOWN_TABLE, NOT_UNDERSTOOD, NOT_ALLOWED, UNAVAILABLE = 1, 2, 3, 4
+"""Codes of ``error``."""
+
+_MOST_ANSWERS: Final = 1_000
+"""Answers to pings and mistakes that may wait for one connection; a peer that does not read them is dropped."""
+_LONGEST_SHOWN: Final = 100
+
+
+class Refusal(NamedTuple):
+    """Answer to subscriptions of a table, in place of the table."""
+
+    code: int
+    text: str
+
+
+@dataclass(frozen=True)
+class FeedOptions:
+    """Switches of a source.
+
+    Args:
+        subscription_ttl: Seconds without a packet from a receiver after which its subscriptions end.
+        part_limits: Size of a snapshot's parts.
+        new_id: Returns the id of a new snapshot.
+    """
+
+    subscription_ttl: float = 60.0
+    part_limits: PartLimits = field(default_factory=PartLimits)
+    new_id: Callable[[], Identifier] = Identifier.random
+
+
+class FeedSource:
+    """Tables, and the subscriptions to them on all connections."""
+
+    def __init__(self, tables: Iterable[SourceTable], options: FeedOptions | None = None) -> None:
+        self.tables = {table.name: table for table in tables}
+        self.options = options or FeedOptions()
+        self.refusals: dict[str, Refusal] = {}
+        """Tables that are refused from now on, by name."""
+        self.sessions: set[FeedSession] = set()
+
+    def release(self, table: SourceTable) -> None:
+        """Drop the updates that all its subscribers have acknowledged from a table's history."""
+        subscriptions = [each.subscriptions.get(table.name) for each in self.sessions]
+        table.release(min((each.acknowledged for each in subscriptions if each is not None), default=0))
+
+
+class FeedSession:
+    """One connection of a receiver. Ends with `close`.
+
+    Args:
+        now: Seconds, of the clock that all calls use.
+    """
+
+    def __init__(self, source: FeedSource, now: float) -> None:
+        self._source = source
+        self._received_at = now
+        self._answers = deque[Packet]()
+        self.subscriptions: dict[str, Subscription] = {}
+        """By table; the next to be served first."""
+        source.sessions.add(self)
+
+    def receive(self, body: object, now: float) -> None:
+        """Take the body of a message.
+
+        Raises:
+            RemoteProtocolError: The receiver does not read its answers. Drop the connection.
+        """
+        self._received_at = now
+        if len(self._answers) >= _MOST_ANSWERS:
+            raise RemoteProtocolError("the receiver reads no answers", reason="unread_answers")
+        try:
+            request = read_packet(body)
+        except InvalidValue as error:
+            self._refuse(NOT_UNDERSTOOD, str(error))
+            return
+        match request:
+            case Subscribe():
+                self._subscribe(request)
+            case Ack():
+                self._acknowledge(request)
+            case Ping():
+                self._answers.append(Pong(request.seq).to_packet())
+            case Pong():
+                pass
+            case _:
+                self._refuse(NOT_UNDERSTOOD, f"a source takes no {type(request).__name__.lower()}")
+
+    def next_packet(self) -> Packet | None:
+        """Return the next packet to send; None if there is none until a table changes or a message comes.
+
+        Answers come first. Subscriptions take turns, packet by packet.
+        """
+        if self._answers:
+            return self._answers.popleft()
+        for name, subscription in list(self.subscriptions.items()):
+            packet = subscription.next_packet()
+            if packet is not None:
+                self.subscriptions[name] = self.subscriptions.pop(name)
+                return packet
+        return None
+
+    @property
+    def expires_at(self) -> float:
+        """When the subscriptions end, unless the receiver sends something before."""
+        return self._received_at + self._source.options.subscription_ttl
+
+    def close(self) -> None:
+        """End all subscriptions. Idempotent."""
+        self._source.sessions.discard(self)
+        self.subscriptions.clear()
+        self._answers.clear()
+
+    def _subscribe(self, request: Subscribe) -> None:
+        name = request.table
+        table, refusal = self._source.tables.get(name), self._source.refusals.get(name)
+        self.subscriptions.pop(name, None)
+        if table is None or refusal is not None:
+            self._refuse(*refusal or (UNKNOWN_TABLE, f"there is no table {_shown(name)!r}"), table=_shown(name))
+            return
+        self.subscriptions[name] = Subscription(table, request.from_seq, request.epoch, self._source.options)
+        self._source.release(table)
+
+    def _acknowledge(self, request: Ack) -> None:
+        subscription = self.subscriptions.get(request.table)
+        if subscription is not None:
+            subscription.acknowledge(*request.position)
+            self._source.release(subscription.table)
+
+    def _refuse(self, code: int, text: str, table: str | None = None) -> None:
+        self._answers.append(SourceError(code, text, table).to_packet())
+
+
+class Subscription:
+    """What one connection has got of a table.
+
+    Args:
+        after: Number of the last update that the receiver has; -1 for none.
+        epoch: Source epoch of that number; None if the receiver knows none.
+    """
+
+    def __init__(self, table: SourceTable, after: int, epoch: str | None, options: FeedOptions) -> None:
+        self.table = table
+        self._options = options
+        self._epoch, self._next = epoch if after >= 0 else None, after + 1
+        self._acknowledged = after if self._has_position() else 0
+        self._version = 0
+        self._parts: Iterator[Packet] = iter(())
+
+    def next_packet(self) -> Packet | None:
+        """Return the next part of a snapshot, schema, or update; None at the end of the table's updates."""
+        part = next(self._parts, None)
+        if part is not None:
+            return part
+        table = self.table
+        has_position = self._has_position()
+        version = table.update_version(self._next) if has_position else table.version
+        if version != self._version:
+            self._version = version
+            return table.schema(version)
+        if not has_position:
+            self._epoch, self._next, self._acknowledged = table.epoch, table.seq + 1, 0
+            self._parts = table.snapshot(self._options.part_limits, self._options.new_id)
+            return next(self._parts)
+        if self._next > table.seq:
+            return None
+        self._next += 1
+        return table.update(self._next - 1)
+
+    def acknowledge(self, epoch: str, seq: int) -> None:
+        """Take an acknowledgement of what was sent; of anything else it is ignored."""
+        if epoch == self._epoch and seq < self._next:
+            self._acknowledged = max(self._acknowledged, seq)
+
+    @property
+    def acknowledged(self) -> int:
+        """Number of the newest update that the receiver need not get again; 0 for none."""
+        return self._acknowledged if self._epoch == self.table.epoch else 0
+
+    def _has_position(self) -> bool:
+        return self._epoch == self.table.epoch and self.table.can_continue(self._next)
+
+
+def _shown(text: str) -> str:
+    return text[:_LONGEST_SHOWN]

@@ -1,0 +1,270 @@
+"""One table of a source: its rows, its numbered updates, and as many of these as history holds.
+
+An update is numbered by its ``seq``: 0 is the state before any. Numbers are dense within a source epoch. A row is
+values by column, as `protocol.feed.columns` has them; NULL is None. Rows are never changed in place, so that a snapshot
+is a list of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from silverfold.conf.errors import LocalProtocolError
+from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, parse_type, write_row
+from silverfold.connectors.tengi.protocol.feed.packets import Change, Entry, Position, Schema, Snapshot, Update
+from silverfold.connectors.tengi.protocol.values import Identifier, Packet
+
+Row: TypeAlias = Mapping[str, Any]
+Key: TypeAlias = tuple[Any, ...]
+
+_VALUE_OVERHEAD: Final = 16
+"""Bytes of a value beside its text, at most: key lengths, type, or the value itself."""
+
+
+@dataclass(frozen=True)
+class RowChanges:
+    """Changes of one update. They apply in this order.
+
+    Args:
+        removed: Keys of rows to delete.
+        modified: Keys of rows, and new values of some columns. A new value of a key column moves the row.
+        added: Whole rows.
+    """
+
+    removed: Sequence[Key] = ()
+    modified: Sequence[tuple[Key, Row]] = ()
+    added: Sequence[Row] = ()
+
+    def __len__(self) -> int:
+        return len(self.removed) + len(self.modified) + len(self.added)
+
+
+class PartLimits(NamedTuple):
+    """Most rows, and about most bytes, of one part of a snapshot."""
+
+    rows: int = 1_000
+    size: int = 1 << 19
+
+
+class _Update(NamedTuple):
+    version: int
+    packet: Packet
+    changes: int
+
+
+class SourceTable:
+    """A table that is published.
+
+    Args:
+        name: Its name in all packets.
+        columns: Types by column, as in Spark's DDL.
+        keys: Columns that identify a row; none for a table that takes inserts only.
+        rows: Rows at ``seq`` 0, each with all columns.
+        epoch: Source epoch, of 20 digits.
+        history: Most row changes that history holds; the newest update always is.
+
+    Raises:
+        InvalidValue: A type is unknown.
+        LocalProtocolError: A key is no column, or is NULL or twice in the rows.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        columns: Mapping[str, str],
+        keys: Sequence[str],
+        rows: Iterable[Row] = (),
+        *,
+        epoch: str,
+        history: int = 10_000,
+    ) -> None:
+        self.name, self.keys, self.epoch, self.seq = name, tuple(keys), epoch, 0
+        self.rows: dict[Key, Row] = {}
+        """Rows by their key, or by a number if there are no keys."""
+        self._numbers = count()
+        self._most_changes = history
+        self._updates: dict[int, _Update] = {}
+        self._change_count = 0
+        self._schemas: dict[int, dict[str, ColumnType]] = {}
+        self._take_columns(1, columns)
+        self._write(self._checked(RowChanges(added=list(rows))))
+
+    @property
+    def columns(self) -> Mapping[str, ColumnType]:
+        """Types of the newest version, by column."""
+        return self._schemas[self.version]
+
+    @property
+    def oldest(self) -> int:
+        """Number of the oldest update in history; the next one's if there is none."""
+        return self.seq + 1 - len(self._updates)
+
+    def apply(self, changes: RowChanges, *, ts: int | None = None) -> int:
+        """Make one update, and return its number.
+
+        Args:
+            changes: At least one.
+            ts: Commit time, in microseconds since 1970; None to send none.
+
+        Raises:
+            LocalProtocolError: A row to change is missing, or one to add is there; nothing is changed.
+        """
+        if not changes:
+            raise LocalProtocolError(f"{self.name}: an update without changes")
+        written = self._checked(changes)
+        packet = self._update_packet(changes, ts)
+        self._write(written)
+        self.seq += 1
+        self._updates[self.seq] = _Update(self.version, packet, len(changes))
+        self._change_count += len(changes)
+        while self._change_count > self._most_changes and len(self._updates) > 1:
+            self._drop_oldest()
+        return self.seq
+
+    def set_columns(self, columns: Mapping[str, str]) -> int:
+        """Begin a new version of the schema, and return it. Rows have NULL in new columns.
+
+        Raises:
+            LocalProtocolError: A key is no column any more.
+        """
+        self._take_columns(self.version + 1, columns)
+        self.rows = {key: {name: row.get(name) for name in columns} for key, row in self.rows.items()}
+        self._forget_schemas()
+        return self.version
+
+    def begin_epoch(self, epoch: str) -> None:
+        """Number updates from 1 again, in a greater source epoch. Rows stay, history is gone."""
+        self.epoch, self.seq = epoch, 0
+        self._updates.clear()
+        self._change_count = 0
+        self._forget_schemas()
+
+    def release(self, seq: int) -> None:
+        """Drop updates up to a number from history: nobody needs them."""
+        while self._updates and self.oldest <= seq:
+            self._drop_oldest()
+
+    def can_continue(self, seq: int) -> bool:
+        """Return whether an update is in history, or is the next one."""
+        return self.oldest <= seq <= self.seq + 1
+
+    def update_version(self, seq: int) -> int:
+        """Return the version of the schema of an update in history; the newest version for the next update."""
+        return self._updates[seq].version if seq <= self.seq else self.version
+
+    def update(self, seq: int) -> Packet:
+        """Return an update in history, as ``change`` or ``update``."""
+        return self._updates[seq].packet
+
+    def schema(self, version: int) -> Packet:
+        """Return the ``schema`` of a version that history needs, or of the newest one."""
+        columns = {name: str(kind) for name, kind in self._schemas[version].items()}
+        return Schema(self.name, version, self.keys, columns).to_packet()
+
+    def snapshot(self, limits: PartLimits, new_id: Callable[[], Identifier]) -> Iterator[Packet]:
+        """Return the parts of a snapshot of the rows as they are now. Rows are encoded as parts are taken."""
+        part = Snapshot(self.name, Position(self.epoch, self.seq), self.version, new_id(), 0, False, ())
+        return _parts(part, list(self.rows.values()), self.columns, limits)
+
+    def _update_packet(self, changes: RowChanges, ts: int | None) -> Packet:
+        place = self.name, Position(self.epoch, self.seq + 1), self.version
+        removed = [Entry(self._key_values(key)) for key in changes.removed]
+        modified = [_entry(row, self.columns, self._key_values(key)) for key, row in changes.modified]
+        if len(changes) > 1:
+            added = [_entry(row, self.columns) for row in changes.added]
+            return Update(*place, removed, modified, added, ts).to_packet()
+        op = "DELETE" if removed else "UPDATE" if modified else "INSERT"
+        added = [_entry(row, self.columns, self._key_values(self._key(row))) for row in changes.added]
+        (entry,) = removed + modified + added
+        return Change(*place, op, entry, ts).to_packet()
+
+    def _key_values(self, key: Key) -> Mapping[str, Any]:
+        values, _ = write_row(dict(zip(self.keys, key, strict=True)) if self.keys else {}, self.columns)
+        return values
+
+    def _key(self, row: Row) -> Key:
+        return tuple(row[name] for name in self.keys)
+
+    def _checked(self, changes: RowChanges) -> dict[Key, Row | None]:
+        """Return the rows that the changes write, None for a row that is deleted."""
+        written: dict[Key, Row | None] = {}
+
+        def current(key: Key) -> Row | None:
+            return written[key] if key in written else self.rows.get(key)
+
+        def take(key: Key) -> Row:
+            row = current(key)
+            if row is None or not self.keys:
+                raise LocalProtocolError(f"{self.name}: no row has the key {key!r}")
+            written[key] = None
+            return row
+
+        def put(row: Row) -> None:
+            key = self._key(row) if self.keys else (next(self._numbers),)
+            if row.keys() != self.columns.keys() or None in key or current(key) is not None:
+                raise LocalProtocolError(f"{self.name}: a row is not whole, or its key {key!r} is NULL or there")
+            written[key] = row
+
+        for key in changes.removed:
+            take(key)
+        for key, values in changes.modified:
+            put({**take(key), **values})
+        for row in changes.added:
+            put(dict(row))
+        return written
+
+    def _write(self, rows: Mapping[Key, Row | None]) -> None:
+        for key, row in rows.items():
+            if row is None:
+                self.rows.pop(key, None)
+            else:
+                self.rows[key] = row
+
+    def _take_columns(self, version: int, columns: Mapping[str, str]) -> None:
+        if not columns.keys() >= set(self.keys):
+            raise LocalProtocolError(f"{self.name}: keys {', '.join(self.keys)} are not all columns")
+        self._schemas[version] = {name: parse_type(text) for name, text in columns.items()}
+        self.version = version
+
+    def _drop_oldest(self) -> None:
+        self._change_count -= self._updates.pop(self.oldest).changes
+        self._forget_schemas()
+
+    def _forget_schemas(self) -> None:
+        """Forget versions that no update in history has."""
+        first = next(iter(self._updates.values())).version if self._updates else self.version
+        for version in [each for each in self._schemas if each < first]:
+            del self._schemas[version]
+
+
+def _entry(row: Row, columns: Mapping[str, ColumnType], key: Mapping[str, Any] | None = None) -> Entry:
+    return Entry(key, *write_row(row, columns))
+
+
+def _parts(
+    head: Snapshot, rows: Sequence[Row], columns: Mapping[str, ColumnType], limits: PartLimits
+) -> Iterator[Packet]:
+    """Yield the parts of a snapshot; a table without rows has one."""
+    at = 0
+    for part in count():
+        size, entries = 0, list[Entry]()
+        while at < len(rows) and len(entries) < limits.rows and size < limits.size:
+            entries.append(_entry(rows[at], columns))
+            size += _size(entries[-1].write_to(Packet("entry")))
+            at += 1
+        yield replace(head, part=part, is_last=at == len(rows), rows=entries).to_packet()
+        if at == len(rows):
+            return
+
+
+def _size(value: object) -> int:
+    """Return about the number of bytes of a value, rather too many."""
+    if isinstance(value, Packet):
+        names = sum(len(key) for key in value.values)
+        return names + _VALUE_OVERHEAD * len(value.values) + sum(_size(each) for each in value.values.values())
+    if isinstance(value, str):
+        return _VALUE_OVERHEAD + 3 * len(value)
+    return _VALUE_OVERHEAD + (len(value) if isinstance(value, bytes) else 0)

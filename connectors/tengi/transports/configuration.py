@@ -1,0 +1,215 @@
+"""Settings of a client or a server, and the builder that makes them, as the seed has it."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final, Self, TypeAlias
+
+from silverfold.conf.errors import ConfigError
+from silverfold.conf.files import check_files
+from silverfold.connectors.common.transport import load_certificate
+from silverfold.connectors.tengi.protocol.events import Peer, Transport
+from silverfold.connectors.tengi.protocol.limits import MAX_ANSWER, MAX_PACKET
+from silverfold.connectors.tengi.protocol.registry import Marshaller, TypeRegistry
+from silverfold.connectors.tengi.protocol.values import Handshake, Identifier, Marshallable, Packet
+from silverfold.connectors.tengi.transports.names import ClientTransports, parse_transport
+
+PORT: Final = 8080
+_FILE: Final = "configuration"
+
+HandshakeHandler: TypeAlias = Callable[[Identifier, Handshake], Handshake | None]
+"""Answers a client's handshake, given the new connection's id; None refuses it."""
+
+
+def accept_all(_connection_id: Identifier, _request: Handshake) -> Handshake:
+    """Answer every handshake with an empty one."""
+    return Handshake()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Faults:
+    """Faults of the Java implementation that a server can show, for tests."""
+
+    cut: int | None = None
+    """Bytes at which packets are cut on TCP and WebSocket; Java's 256."""
+    one_packet_per_read: bool = False
+    """Take one packet of each read from a TCP connection, and close it if that packet is incomplete."""
+    shuffle: bool = False
+    """Write the packets that are queued at one time in random order."""
+    close_on_ping: bool = False
+    """Close a WebSocket connection when a ping comes."""
+    seed: int = 0
+    """Of the randomness."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tls:
+    """Encryption, with verification unless it is switched off by name.
+
+    Args:
+        context: Takes the place of all that follows.
+        ca: PEM file of the authorities that a client trusts; None for the system's.
+        verify: Whether a client checks certificate and name.
+        certificate: PEM file of a server's certificate.
+        key: PEM file of its key; None if it is in the same file.
+    """
+
+    context: ssl.SSLContext | None = None
+    ca: Path | str | None = None
+    verify: bool = True
+    certificate: Path | str | None = None
+    key: Path | str | None = None
+
+    def client_context(self) -> ssl.SSLContext:
+        """Return the context of a client. Raises ConfigError: the file cannot be used."""
+        if self.context is not None:
+            return self.context
+        try:
+            check_files([self.ca])
+            context = ssl.create_default_context(cafile=self.ca or None)
+        except OSError as error:
+            raise _unusable("ca", self.ca, error) from error
+        if not self.verify:
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        return context
+
+    def server_context(self) -> ssl.SSLContext:
+        """Return the context of a server. Raises ConfigError: there is no certificate, or a file cannot be used."""
+        if self.context is not None:
+            return self.context
+        if self.certificate is None:
+            raise ConfigError(file=_FILE, key="certificate", found=None, allowed="a server's certificate, with TLS")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            load_certificate(context, self.certificate, self.key)
+        except OSError as error:  # SSLError is an OSError
+            raise _unusable("certificate", self.certificate, error) from error
+        return context
+
+
+def _unusable(key: str, path: Path | str | None, error: OSError) -> ConfigError:
+    allowed = f"a PEM file that can be used: {error.strerror or error}"
+    return ConfigError(file=_FILE, key=key, found=None if path is None else str(path), allowed=allowed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Configuration:
+    """Settings of a client or a server. Both read the common ones; the others ignore what is not theirs."""
+
+    transports: Mapping[Transport, int] = field(default_factory=dict)
+    """Ports by transport. A client tries them in this order."""
+    tls: Tls | None = None
+    types: TypeRegistry = field(default_factory=TypeRegistry)
+    peer: Peer = Peer.TENGI
+    """`Peer.JAVA` heeds the limits of the Java implementation."""
+    max_packet: int = MAX_PACKET
+    """Most bytes of a packet."""
+    queue_bytes: int = 8 << 20
+    """Bytes that a connection queues for sending; writing waits beyond it."""
+    handshake_timeout: float = 10.0
+    """Seconds for the peer's handshake; at a server also for each request of HTTP."""
+    close_timeout: float = 5.0
+    """Seconds in which what is queued is still sent when a connection is closed."""
+    write_gap: float = 0.05
+    """Seconds between packets on TCP to a Java peer, which loses the second of two in one read."""
+
+    handshake: Mapping[str, object] = field(default_factory=dict)
+    """Client: values of its handshake."""
+    connect_timeout: float = 10.0
+    """Client: seconds to connect."""
+    request_timeout: float = 30.0
+    """Client: seconds for the answer to a poll or a post; Java answers a poll within 5 s, at times 10 s."""
+    max_answer: int = MAX_ANSWER
+    """Client: most bytes of an answer to a poll."""
+
+    host: str = "127.0.0.1"
+    """Server: address to listen on."""
+    handshake_handler: HandshakeHandler = accept_all
+    """Server: answers handshakes."""
+    poll_wait: float = 5.0
+    """Server: seconds after which a poll is answered without a message."""
+    max_poll_answer: int = 1 << 20
+    """Server: bytes of an answer to a poll; more than that only for one large message."""
+    expire_after: float = 60.0
+    """Server: seconds without a request after which a connection over HTTP has ended."""
+    dead_after: float | None = None
+    """Server: seconds without a packet after which a connection over TCP or WebSocket has ended; None for never."""
+    max_connections: int = 1000
+    """Server: connections that are open at one time."""
+    faults: Faults = Faults()
+    """Server: for tests."""
+
+
+class ConfigurationBuilder:
+    """Makes a `Configuration` step by step. Every method returns the builder."""
+
+    def __init__(self) -> None:
+        self._transports: dict[Transport, int] = {}
+        self._settings = Configuration()
+        self._classes: list[type[Packet | Marshallable]] = []
+        self._enums: dict[int, Iterable[str] | type[Enum]] = {}
+        self._enumerables: dict[int, Mapping[str, int] | type[Enum]] = {}
+        self._marshallers: list[Marshaller[Any]] = []
+
+    def add_transport(self, *transports: ClientTransports | str, port: int = PORT) -> Self:
+        """Add transports by name; Java's long names mean the same. A server's may share a port.
+
+        Args:
+            port: 0 at a server for any free one.
+
+        Raises:
+            UnsupportedTransport: tengi names it, but it is not supported.
+            ConfigError: The transport is unknown, or the port is none.
+        """
+        if not 0 <= port < 1 << 16:
+            raise ConfigError(file=_FILE, key="port", found=port, allowed="0 to 65535")
+        self._transports |= {parse_transport(each, file=_FILE): port for each in transports}
+        return self
+
+    def ssl(self, **settings: Any) -> Self:
+        """Encrypt all transports. The settings are those of `Tls`."""
+        return self.set(tls=Tls(**settings))
+
+    def add_class(self, *classes: type[Packet | Marshallable]) -> Self:
+        """Add subclasses of `Packet` and `Marshallable`."""
+        self._classes += classes
+        return self
+
+    def add_enum(self, type_id: int, constants: Iterable[str] | type[Enum]) -> Self:
+        """Add an enum by the names of its constants."""
+        self._enums[type_id] = constants
+        return self
+
+    def add_enumerable(self, type_id: int, constants: Mapping[str, int] | type[Enum]) -> Self:
+        """Add an Enumerable by names and numbers."""
+        self._enumerables[type_id] = constants
+        return self
+
+    def add_marshaller(self, *marshallers: Marshaller[Any]) -> Self:
+        """Add marshallers, which are asked in this order."""
+        self._marshallers += marshallers
+        return self
+
+    def set(self, **settings: Any) -> Self:
+        """Set other fields of `Configuration`. Raises TypeError for an unknown one."""
+        self._settings = replace(self._settings, **settings)
+        return self
+
+    def build(self) -> Configuration:
+        """Return the configuration.
+
+        Raises:
+            ConfigError: It has no transport.
+            ValueError: Two types have the same id.
+        """
+        if not self._transports:
+            raise ConfigError(file=_FILE, key="transport", found=None, allowed="one transport at least")
+        types = TypeRegistry(
+            *self._classes, enums=self._enums, enumerables=self._enumerables, marshallers=self._marshallers
+        )
+        return replace(self._settings, transports=dict(self._transports), types=types)

@@ -1,0 +1,253 @@
+"""The seed's API over a link of either side: listeners, requests and their answers.
+
+One task reads, another calls the listeners, one after another in the order of messages. A listener may be a function or
+a coroutine function; while it runs, up to `MAX_UNDELIVERED` messages are read ahead, then the peer has to wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
+
+from structlog.typing import FilteringBoundLogger
+
+from silverfold.conf.errors import SilverfoldError, SourceUnavailable
+from silverfold.connectors.tengi.protocol.events import BadFrame, Closed, Transport
+from silverfold.connectors.tengi.protocol.values import Identifier, Message
+from silverfold.connectors.tengi.transports.link import Link, cancel_and_wait
+
+MAX_UNDELIVERED: Final = 64
+"""Messages that are read ahead of the listeners."""
+
+_T = TypeVar("_T")
+
+
+class ConnectionListener:
+    """Base of listeners to a connection's events. Methods do nothing by default; they may be coroutine functions."""
+
+    def on_connected(self, connection: Connection) -> Awaitable[None] | None:
+        """Called once ``on_connect`` has returned, before the first message."""
+
+    def on_message(self, connection: Connection, message: Message) -> Awaitable[None] | None:
+        """Called for each message, after the message listeners."""
+
+    def on_exception(self, connection: Connection, error: Exception) -> Awaitable[None] | None:
+        """Called for a message that cannot be read, for an error of a listener, and when the connection breaks."""
+
+    def on_disconnected(self, connection: Connection) -> Awaitable[None] | None:
+        """Called when the connection has ended by the peer or the network, not by ``disconnect``."""
+
+    def on_closed(self, connection: Connection) -> Awaitable[None] | None:
+        """Called last, once."""
+
+
+MessageListener: TypeAlias = Callable[["Connection", Message], Awaitable[None] | None]
+OnConnect: TypeAlias = Callable[["Connection"], Awaitable[None] | None]
+
+
+class Registration:
+    """A listener that was added."""
+
+    def __init__(self, listeners: list[_T], listener: _T) -> None:
+        self._remove: Callable[[], None] = lambda: listeners.remove(listener)
+        self._is_active = True
+
+    def remove(self) -> None:
+        """Remove the listener. Safe to repeat."""
+        if self._is_active:
+            self._is_active = False
+            self._remove()
+
+
+class Connection:
+    """A connection of a client or a server. Made by `client.Client` and `server.Server`."""
+
+    def __init__(self, link: Link, log: FilteringBoundLogger) -> None:
+        self._link = link
+        self._log = log.bind(connection=str(link.connection_id), transport=link.transport.value)
+        self._message_listeners: list[MessageListener] = []
+        self._connection_listeners: list[ConnectionListener] = []
+        self._requests: dict[Identifier, asyncio.Future[Message]] = {}
+        self._received: asyncio.Queue[Message | Exception | None] = asyncio.Queue(MAX_UNDELIVERED)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_leaving = False
+        self._closed = asyncio.Event()
+
+    @property
+    def id(self) -> Identifier:
+        """The connection's id, which the server made."""
+        return self._link.connection_id
+
+    @property
+    def transport(self) -> Transport:
+        """What carries the packets."""
+        return self._link.transport
+
+    @property
+    def peer_address(self) -> str:
+        """Host and port of the peer."""
+        return self._link.peer_address
+
+    @property
+    def handshake(self) -> Mapping[str, Any]:
+        """Values of the peer's handshake."""
+        return self._link.handshake
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection has ended, and all listeners know."""
+        return self._closed.is_set()
+
+    def add_message_listener(self, listener: MessageListener) -> Registration:
+        """Call ``listener(connection, message)`` for each message that answers no `request`."""
+        self._message_listeners.append(listener)
+        return Registration(self._message_listeners, listener)
+
+    def add_connection_listener(self, listener: ConnectionListener) -> Registration:
+        """Call the listener's methods for the connection's events."""
+        self._connection_listeners.append(listener)
+        return Registration(self._connection_listeners, listener)
+
+    async def write_object(self, value: object) -> Message:
+        """Queue an object, waiting for room, and return its message. A `Message` is sent with its own id.
+
+        Raises:
+            InvalidValue: None, or another value that no object has.
+            OversizedMessage: The peer would not take it.
+            SourceUnavailable: The connection has ended.
+        """
+        message = value if isinstance(value, Message) else Message.create(value)
+        await self._link.send(message)
+        return message
+
+    async def request(self, value: object, *, timeout: float = 30.0) -> Message:
+        """Send an object and return the answer: the message with the same id. Listeners do not get it.
+
+        Raises:
+            TimeoutError: None came in time.
+            SourceUnavailable: The connection ended before.
+            Exception: Those of `write_object`.
+        """
+        message = value if isinstance(value, Message) else Message.create(value)
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._requests[message.id] = answer
+        try:
+            async with asyncio.timeout(timeout):
+                await self.write_object(message)
+                return await answer
+        finally:
+            del self._requests[message.id]
+
+    async def answer(self, request: Message, value: object) -> Message:
+        """Send an object with the id of a request. Raises as `write_object`."""
+        return await self.write_object(Message(request.id, value))
+
+    def offer_encoded(self, message: bytes) -> bool:
+        """Queue an encoded message if there is room at once; return whether it was queued. For broadcasts.
+
+        Raises:
+            ProtocolError, WireError: The peer would not take it, or the connection has ended.
+        """
+        return self._link.offer_encoded(message)
+
+    async def disconnect(self) -> None:
+        """Send what is queued, and end the connection. Listeners are told soon after. Safe to repeat."""
+        self._is_leaving = True
+        await self._link.close()
+
+    async def abort(self) -> None:
+        """End the connection at once; messages that no listener has had are dropped. Returns once all is over."""
+        self._is_leaving = True
+        await self._link.abort()
+        await cancel_and_wait(*self._tasks)
+        await self._finish()
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection has ended, and all listeners know."""
+        await self._closed.wait()
+
+    async def start(self, on_connect: OnConnect | None) -> None:
+        """Begin to read, and call ``on_connect``; then begin to call listeners. Called once, by client or server."""
+        self._tasks.append(asyncio.create_task(self._read()))
+        if on_connect is not None:
+            await _call(on_connect, self)
+        self._tasks.append(asyncio.create_task(self._deliver()))
+
+    async def _read(self) -> None:
+        last: Exception | None = None
+        try:
+            while not isinstance(event := await self._link.next_event(), Closed):
+                if isinstance(event, BadFrame):
+                    last = event.error
+                    await self._received.put(last)
+                    continue
+                try:
+                    message = event.message
+                except SilverfoldError as error:
+                    await self._received.put(error)
+                    continue
+                request = self._requests.get(message.id)
+                if request is not None and not request.done():
+                    request.set_result(message)
+                else:
+                    await self._received.put(message)
+        except SilverfoldError as error:
+            if error is not last and not self._is_leaving:
+                await self._received.put(error)
+        finally:
+            self._fail_requests()
+        await self._received.put(None)
+
+    def _fail_requests(self) -> None:
+        for request in self._requests.values():
+            if not request.done():
+                request.set_exception(SourceUnavailable("the connection ended before the answer"))
+
+    async def _deliver(self) -> None:
+        await self._fire(lambda each: each.on_connected(self))
+        while (item := await self._received.get()) is not None:
+            if isinstance(item, Message):
+                message = item
+                for listener in list(self._message_listeners):
+                    await self._guarded(listener, self, message)
+                await self._fire(lambda each, message=message: each.on_message(self, message))
+            else:
+                await self._report(item)
+        await self._finish()
+
+    async def _finish(self) -> None:
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        await self._link.close()
+        if not self._is_leaving:
+            await self._fire(lambda each: each.on_disconnected(self))
+        await self._fire(lambda each: each.on_closed(self))
+        self._log.debug("connection_closed", by="us" if self._is_leaving else "peer")
+
+    async def _fire(self, call: Callable[[ConnectionListener], Awaitable[None] | None]) -> None:
+        for listener in list(self._connection_listeners):
+            await self._guarded(call, listener)
+
+    async def _guarded(self, function: Callable[..., Awaitable[None] | None], *arguments: object) -> None:
+        """Call a listener; its error is an event, and costs the others nothing."""
+        try:
+            await _call(function, *arguments)
+        except Exception as error:
+            self._log.exception("listener_failed")
+            await self._report(error)
+
+    async def _report(self, error: Exception) -> None:
+        self._log.info("connection_error", reason=str(error))
+        for listener in list(self._connection_listeners):
+            with contextlib.suppress(Exception):  # an error of who is told of errors would be told to it again
+                await _call(listener.on_exception, self, error)
+
+
+async def _call(function: Callable[..., Awaitable[None] | None], *arguments: object) -> None:
+    result = function(*arguments)
+    if inspect.isawaitable(result):
+        await result

@@ -1,0 +1,128 @@
+"""Opens a client's link: connects, upgrades to WebSocket where that is the transport, and shakes hands."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from collections.abc import Awaitable
+from typing import Final, TypeVar
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable, UntrustedSource
+from silverfold.connectors.common.transport import Address, Connection, connect
+from silverfold.connectors.tengi.protocol.connection import ClientConnection
+from silverfold.connectors.tengi.protocol.events import Peer, Transport
+from silverfold.connectors.tengi.transports.configuration import Configuration
+from silverfold.connectors.tengi.transports.frames import accept_key
+from silverfold.connectors.tengi.transports.link import Link
+from silverfold.connectors.tengi.transports.polling import PollingLink
+from silverfold.connectors.tengi.transports.requests import SOCKET, Head, HttpReader
+from silverfold.connectors.tengi.transports.streams import StreamLink
+
+_SWITCHING: Final = 101
+_T = TypeVar("_T")
+
+
+async def open_first_link(host: str, settings: Configuration, log: FilteringBoundLogger | None = None) -> Link:
+    """Return a link over the first transport that connects, in the order of the settings.
+
+    Raises:
+        SourceUnavailable: None does; the message has the reason of each.
+        UntrustedSource: The certificate is not trusted; no other transport is tried.
+        Exception: Those of `open_link`, of a single transport.
+    """
+    reasons = []
+    for transport, port in settings.transports.items():
+        try:
+            return await open_link(Address(host, port), transport, settings, log)
+        except UntrustedSource:
+            raise
+        except (SourceUnavailable, SourceRefused, RemoteProtocolError) as error:
+            if len(settings.transports) == 1:
+                raise
+            reasons.append(f"{transport}: {error}")
+    raise SourceUnavailable("; ".join(reasons))
+
+
+async def open_link(
+    address: Address, transport: Transport, settings: Configuration, log: FilteringBoundLogger | None = None
+) -> Link:
+    """Return an open link.
+
+    Raises:
+        SourceUnavailable: Nobody listens, the connection broke, or a timeout expired.
+        SourceRefused: The server closed the connection without a handshake.
+        UntrustedSource: The certificate is not trusted.
+        RemoteProtocolError, WireError: The answer is no handshake.
+        ConfigError: The authorities' file cannot be used.
+    """
+    log = (log or structlog.get_logger("tengi.client")).bind(server=str(address), transport=transport.value)
+    if settings.peer is Peer.JAVA and transport is not Transport.HTTP:
+        log.warning("java_transport", reason="packets are cut at 256 bytes and change their order; http has neither")
+    tls = settings.tls.client_context() if settings.tls else None
+    protocol = ClientConnection(
+        transport,
+        types=settings.types,
+        peer=settings.peer,
+        max_packet=settings.max_packet,
+        max_answer=settings.max_answer,
+    )
+    if transport is Transport.HTTP:
+        link = PollingLink(address, tls, protocol, settings, log=log)
+        await _in_time(link.shake_hands(), address, settings.handshake_timeout + settings.connect_timeout)
+        return link
+    socket = await connect(address, timeout=settings.connect_timeout, tls=tls)
+    try:
+        opening = _open_stream(socket, address, protocol, settings, log)
+        return await _in_time(opening, address, settings.handshake_timeout)
+    except BaseException:
+        await socket.close()
+        raise
+
+
+async def _in_time(opening: Awaitable[_T], address: Address, seconds: float) -> _T:
+    try:
+        async with asyncio.timeout(seconds):
+            return await opening
+    except TimeoutError:
+        raise SourceUnavailable(f"{address}: no handshake within {seconds:g} s") from None
+
+
+async def _open_stream(
+    socket: Connection, address: Address, protocol: ClientConnection, settings: Configuration, log: FilteringBoundLogger
+) -> StreamLink:
+    first = await _upgrade(socket, address) if protocol.transport is Transport.WEBSOCKET else b""
+    link = StreamLink(socket, protocol, settings, peer_address=str(address), log=log, first=first)
+    await link.write(protocol.send_handshake(settings.handshake))
+    await link.shake_hands()
+    link.start()
+    return link
+
+
+async def _upgrade(socket: Connection, address: Address) -> bytes:
+    """Ask for WebSocket; return the bytes behind the answer."""
+    key = base64.b64encode(os.urandom(16)).decode()
+    lines = [
+        f"GET {SOCKET} HTTP/1.1",
+        f"Host: {address}",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        f"Sec-WebSocket-Key: {key}",
+        "Sec-WebSocket-Version: 13",
+    ]
+    await socket.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
+    reader = HttpReader()
+    head: Head | None = None
+    while (head := reader.next_head()) is None:
+        chunk = await socket.read()
+        if not chunk:
+            raise SourceRefused(code="handshake", text="the server closed the connection without an upgrade")
+        reader.receive(chunk)
+    if head.status != _SWITCHING or not head.is_upgrade:
+        raise RemoteProtocolError(f"status {head.status} instead of an upgrade to WebSocket", reason="no_upgrade")
+    if head.headers.get("sec-websocket-accept") != accept_key(key):
+        raise RemoteProtocolError("the upgrade answers another key", reason="no_upgrade")
+    return reader.take(reader.held)

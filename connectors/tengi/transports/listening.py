@@ -1,0 +1,341 @@
+"""Accepts a server's links. A port serves one transport or several, which the first bytes tell apart.
+
+============================  ==================================================
+``TeNgI``                     TCP
+``GET /wss`` with an upgrade  WebSocket
+``POST /channel``             HTTP long polling
+anything else                 an error of HTTP, or the connection is closed
+============================  ==================================================
+
+Peers that have not shaken hands are bounded: in number, in bytes, and in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any, Final, TypeAlias
+
+from structlog.typing import FilteringBoundLogger
+
+from silverfold.conf.errors import RemoteProtocolError, SilverfoldError
+from silverfold.connectors.common.server_thread import listen
+from silverfold.connectors.common.transport import Connection
+from silverfold.connectors.tengi.protocol.connection import MAGIC, ServerConnection
+from silverfold.connectors.tengi.protocol.events import HandshakeReceived, Peer, Transport
+from silverfold.connectors.tengi.protocol.values import Handshake, Identifier
+from silverfold.connectors.tengi.transports.configuration import Configuration
+from silverfold.connectors.tengi.transports.frames import accept_key
+from silverfold.connectors.tengi.transports.link import MAX_HANDSHAKE, Link, cancel_and_wait
+from silverfold.connectors.tengi.transports.polled import PolledLink
+from silverfold.connectors.tengi.transports.requests import (
+    CHANNEL,
+    CONTENT_TYPE,
+    SOCKET,
+    Head,
+    HttpReader,
+    encode_answer,
+)
+from silverfold.connectors.tengi.transports.streams import StreamLink
+
+OnLink: TypeAlias = Callable[[Link], Awaitable[object]]
+"""Serves a link, which is closed when it returns."""
+
+_MAX_PENDING: Final = 256
+"""Sockets that have not shaken hands; of more than that the oldest is closed."""
+_MAX_JAVA_BODY: Final = 1 << 20
+_HEAD_OF_PACKET: Final = 23
+"""Bytes of a body that tell its connection, and whether it is a Message."""
+_LINGERING: Final = 2.0
+"""Seconds for which the rest of a refused body is still read, so that its sender gets to read the answer."""
+
+
+class _Socket(Connection):
+    """A connection that was accepted."""
+
+    def __init__(self, accepted: Callable[[_Socket], None], silent_after: float | None) -> None:
+        super().__init__(silent_after)
+        self._accepted = accepted
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        peer = transport.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
+        self._accepted(self)
+
+
+class Listening:
+    """Listens from `start` to `stop`, and runs ``on_link`` for each link."""
+
+    def __init__(self, settings: Configuration, on_link: OnLink, log: FilteringBoundLogger) -> None:
+        self._settings, self._on_link, self._log = settings, on_link, log
+        self.ports: dict[Transport, int] = {}
+        """Port of each transport, once it listens."""
+        self._accepting: list[asyncio.Server] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sockets: set[_Socket] = set()
+        self._pending: dict[_Socket, None] = {}
+        self._links: set[Link] = set()
+        self._polled: dict[Identifier, PolledLink] = {}
+
+    @property
+    def link_count(self) -> int:
+        """Number of open links."""
+        return len(self._links)
+
+    async def start(self) -> None:
+        """Start listening.
+
+        Raises:
+            SourceUnavailable: A port cannot be listened on. Nothing listens then.
+            ConfigError: A certificate cannot be used.
+        """
+        tls = self._settings.tls.server_context() if self._settings.tls else None
+        shared: dict[int, list[Transport]] = {}
+        for transport, port in self._settings.transports.items():
+            shared.setdefault(port, []).append(transport)
+        loop = asyncio.get_running_loop()
+        try:
+            for port, transports in shared.items():
+                listening = listen(self._settings.host, port)
+                timeout = self._settings.handshake_timeout if tls else None
+                server = await loop.create_server(
+                    self._factory(frozenset(transports)), sock=listening, ssl=tls, ssl_handshake_timeout=timeout
+                )
+                self._accepting.append(server)
+                self.ports |= dict.fromkeys(transports, listening.getsockname()[1])
+        except BaseException:
+            await self.stop()
+            raise
+        self._log.info("listening", host=self._settings.host, **{name.value: port for name, port in self.ports.items()})
+
+    async def stop(self) -> None:
+        """Stop listening, and end all links at once. Safe to repeat."""
+        for each in self._accepting:
+            each.close()
+        self._accepting.clear()
+        for link in list(self._links):
+            await link.abort()
+        await cancel_and_wait(*self._tasks)
+        for socket in list(self._sockets):
+            await socket.close()
+
+    def _factory(self, transports: frozenset[Transport]) -> Callable[[], _Socket]:
+        def accepted(socket: _Socket) -> None:
+            self._accept(socket, transports)
+
+        return lambda: _Socket(accepted, self._settings.dead_after)
+
+    def _accept(self, socket: _Socket, transports: frozenset[Transport]) -> None:
+        if len(self._sockets) >= 2 * self._settings.max_connections + _MAX_PENDING:
+            socket.abort()
+            return
+        self._sockets.add(socket)
+        self._pending[socket] = None
+        if len(self._pending) > _MAX_PENDING:
+            oldest = next(iter(self._pending))
+            del self._pending[oldest]
+            oldest.abort()
+        self._spawn(self._serve_socket(socket, transports))
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve_socket(self, socket: _Socket, transports: frozenset[Transport]) -> None:
+        log = self._log.bind(client=socket.peer)
+        try:
+            await self._sniff(socket, transports)
+        except TimeoutError:
+            log.info("client_dropped", reason="too slow")
+        except SilverfoldError as error:
+            log.info("client_dropped", reason=str(error))
+        except Exception:
+            log.exception("client_failed")
+        finally:
+            self._pending.pop(socket, None)
+            await socket.close()
+            self._sockets.discard(socket)
+
+    async def _sniff(self, socket: _Socket, transports: frozenset[Transport]) -> None:
+        async with asyncio.timeout(self._settings.handshake_timeout):
+            first = b""
+            while len(first) < len(MAGIC) and (MAGIC.startswith(first) or first[:1].isupper()):
+                chunk = await socket.read()
+                if not chunk:
+                    return
+                first += chunk
+        if first.startswith(MAGIC):
+            if Transport.TCP in transports:
+                await self._serve_stream(socket, Transport.TCP, first)
+        elif first[:1].isupper() and transports - {Transport.TCP}:
+            await self._serve_http(socket, HttpReader(first), transports)
+
+    async def _serve_stream(self, socket: _Socket, transport: Transport, first: bytes) -> None:
+        protocol, log = self._protocol(transport), self._log.bind(client=socket.peer, transport=transport.value)
+        link = StreamLink(
+            socket,
+            protocol,
+            self._settings,
+            peer_address=socket.peer,
+            log=log,
+            first=first,
+            faults=self._settings.faults,
+        )
+        try:
+            async with asyncio.timeout(self._settings.handshake_timeout):
+                answer = self._answer_handshake(protocol, await link.shake_hands())
+                await link.write(answer)
+            self._pending.pop(socket, None)
+            link.start()
+            await self._run(link)
+        finally:
+            await link.abort()
+
+    async def _run(self, link: Link) -> None:
+        self._links.add(link)
+        log = self._log.bind(client=link.peer_address, connection=str(link.connection_id), transport=link.transport)
+        log.info("client_connected")
+        try:
+            await self._on_link(link)
+            await link.close()
+        except SilverfoldError as error:
+            log.info("client_dropped", reason=str(error))
+        except Exception:
+            log.exception("client_failed")
+        finally:
+            await link.abort()
+            self._links.discard(link)
+            log.info("client_left")
+
+    def _protocol(self, transport: Transport) -> ServerConnection:
+        settings = self._settings
+        return ServerConnection(transport, types=settings.types, peer=settings.peer, max_packet=settings.max_packet)
+
+    def _answer_handshake(self, protocol: ServerConnection, event: HandshakeReceived) -> bytes:
+        """Return the answer. Raise RemoteProtocolError if the handshake is refused."""
+        if len(self._links) >= self._settings.max_connections:
+            raise RemoteProtocolError(f"{len(self._links)} connections are open", reason="too_many")
+        connection_id = Identifier.random()
+        answer = self._settings.handshake_handler(connection_id, Handshake(event.values))
+        if answer is None:
+            raise RemoteProtocolError("the handshake is refused", reason="refused")
+        return protocol.accept(connection_id, answer.values)
+
+    async def _serve_http(self, socket: _Socket, reader: HttpReader, transports: frozenset[Transport]) -> None:
+        """Serve requests until one of them ends the connection."""
+        within = self._settings.handshake_timeout
+        while True:
+            head = await self._read_head(socket, reader, within)
+            if head is None:
+                return
+            if head.is_upgrade and Transport.WEBSOCKET in transports:
+                await self._upgrade(socket, reader, head)
+                return
+            status = self._head_error(head) if Transport.HTTP in transports else HTTPStatus.FORBIDDEN
+            if status is None:
+                status = await self._serve_request(socket, reader, head.content_length or 0)
+            if status is None:
+                return
+            is_taken = status is HTTPStatus.NO_CONTENT
+            if is_taken and self._settings.peer is Peer.JAVA:
+                return
+            await socket.send(encode_answer(status, closes=head.closes or not is_taken))
+            if head.closes or not is_taken:
+                await self._linger(socket)
+                return
+            within = self._settings.expire_after
+
+    async def _read_head(self, socket: _Socket, reader: HttpReader, within: float) -> Head | None:
+        async with asyncio.timeout(within):
+            while (head := reader.next_head()) is None:
+                chunk = await socket.read()
+                if not chunk:
+                    return None
+                reader.receive(chunk)
+        return head
+
+    def _head_error(self, head: Head) -> HTTPStatus | None:
+        if head.start[0] != "POST":
+            return HTTPStatus.METHOD_NOT_ALLOWED
+        if head.start[1] != CHANNEL:
+            return HTTPStatus.FORBIDDEN
+        if head.headers.get("content-type") != CONTENT_TYPE:
+            return HTTPStatus.NOT_ACCEPTABLE
+        if head.content_length is None:
+            return HTTPStatus.LENGTH_REQUIRED
+        limit = _MAX_JAVA_BODY if self._settings.peer is Peer.JAVA else self._settings.max_packet
+        return HTTPStatus.REQUEST_ENTITY_TOO_LARGE if head.content_length > limit else None
+
+    async def _serve_request(self, socket: _Socket, reader: HttpReader, size: int) -> HTTPStatus | None:
+        """Serve a packet; return the status to answer, or None if an answer was sent or none is due."""
+        async with asyncio.timeout(self._settings.request_timeout):
+            if not await _fill(socket, reader, min(size, _HEAD_OF_PACKET)):
+                return None
+            link = self._link_of(reader.peek(_HEAD_OF_PACKET))
+            if link is None and (size > MAX_HANDSHAKE or reader.peek(1) != b"\0"):
+                return HTTPStatus.REQUEST_ENTITY_TOO_LARGE if reader.peek(1) == b"\0" else HTTPStatus.FORBIDDEN
+            if not await _fill(socket, reader, size):
+                return None
+        body = reader.take(size)
+        if link is None:
+            await self._open_polled(socket, body)
+            return None
+        self._pending.pop(socket, None)
+        return await link.serve(body, socket)
+
+    def _link_of(self, head: bytes) -> PolledLink | None:
+        return self._polled.get(Identifier(head[3:19])) if head[:1] != b"\0" and len(head) >= 19 else None
+
+    async def _open_polled(self, socket: _Socket, body: bytes) -> None:
+        protocol = self._protocol(Transport.HTTP)
+        protocol.receive(body)
+        event = protocol.next_event()
+        if not isinstance(event, HandshakeReceived):
+            raise getattr(event, "error", RemoteProtocolError("no handshake", reason="no_handshake"))
+        answer = self._answer_handshake(protocol, event)
+        log = self._log.bind(client=socket.peer, transport=Transport.HTTP.value)
+        link = PolledLink(protocol, self._settings, peer_address=socket.peer, log=log, forget=self._forget)
+        link.handshake = event.values
+        self._polled[link.connection_id] = link
+        self._spawn(self._run(link))
+        await socket.send(encode_answer(HTTPStatus.OK, answer))
+        await socket.finish(self._settings.close_timeout)
+
+    def _forget(self, link: PolledLink) -> None:
+        self._polled.pop(link.connection_id, None)
+
+    async def _upgrade(self, socket: _Socket, reader: HttpReader, head: Head) -> None:
+        key = head.headers.get("sec-websocket-key", "")
+        if head.start[0] != "GET" or head.start[1] != SOCKET or not key:
+            await socket.send(encode_answer(HTTPStatus.FORBIDDEN))
+            await self._linger(socket)
+            return
+        lines = [
+            "HTTP/1.1 101 Switching Protocols",
+            "upgrade: websocket",
+            "connection: upgrade",
+            f"sec-websocket-accept: {accept_key(key)}",
+        ]
+        await socket.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
+        await self._serve_stream(socket, Transport.WEBSOCKET, reader.take(reader.held))
+
+    async def _linger(self, socket: _Socket) -> None:
+        with contextlib.suppress(TimeoutError, SilverfoldError):
+            async with asyncio.timeout(_LINGERING):
+                while await socket.read():
+                    pass
+        await socket.finish(self._settings.close_timeout)
+
+
+async def _fill(socket: Connection, reader: HttpReader, size: int) -> bool:
+    """Read until so many bytes are there; return False if the connection ends before."""
+    while reader.held < size:
+        chunk = await socket.read()
+        if not chunk:
+            return False
+        reader.receive(chunk)
+    return True

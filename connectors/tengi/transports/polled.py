@@ -1,0 +1,182 @@
+"""The server's link over HTTP long polling: requests on many sockets, one connection.
+
+Posts wait until the application has taken the one before. A poll takes what is queued, or waits for it; messages whose
+answer could not be written are queued again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from silverfold.conf.errors import OversizedMessage, SourceUnavailable
+from silverfold.connectors.common.transport import Connection as Socket
+from silverfold.connectors.tengi.protocol.connection import ServerConnection
+from silverfold.connectors.tengi.protocol.events import BadFrame, Closed, MessageReceived, Peer, PollReceived
+from silverfold.connectors.tengi.protocol.values import Identifier
+from silverfold.connectors.tengi.transports.configuration import Configuration
+from silverfold.connectors.tengi.transports.link import Link, LinkEvent
+from silverfold.connectors.tengi.transports.requests import encode_answer
+
+_ENVELOPE: Final = 47
+"""Bytes of an answer without messages."""
+_MAX_POSTS: Final = 16
+"""Posts of one connection that wait at one time."""
+
+
+class PolledLink(Link):
+    """A server's connection over HTTP. It expires if no request comes for ``expire_after`` seconds.
+
+    Args:
+        forget: Called at the end: no request belongs to it any more.
+    """
+
+    def __init__(
+        self,
+        protocol: ServerConnection,
+        settings: Configuration,
+        *,
+        peer_address: str,
+        log: FilteringBoundLogger,
+        forget: Callable[[PolledLink], object],
+    ) -> None:
+        super().__init__(protocol, settings, peer_address=peer_address, log=log)
+        self._server, self._forget = protocol, forget
+        self._event: LinkEvent | None = None
+        self._arrived, self._taken = asyncio.Event(), asyncio.Event()
+        self._turn, self._answering = asyncio.Lock(), asyncio.Lock()
+        self._posts = 0
+        self._superseded: asyncio.Event | None = None
+        self._answered = asyncio.Event()
+        self._closed: Closed | None = None
+        self._expiry = asyncio.get_running_loop().call_later(settings.expire_after, self._expire)
+
+    async def next_event(self) -> LinkEvent:
+        """See `Link.next_event`."""
+        await self._arrived.wait()
+        event, self._event = self._event, None
+        if event is None:
+            assert self._closed is not None
+            return self._closed
+        if self._closed is None:
+            self._arrived.clear()
+        self._taken.set()
+        return event
+
+    async def serve(self, body: bytes, socket: Socket) -> HTTPStatus | None:
+        """Serve the body of a request; return the status to answer, or None if a poll was answered.
+
+        Raises:
+            RemoteProtocolError: It is not allowed. The connection has ended.
+        """
+        self._received()
+        self._server.receive(body)
+        try:
+            event = self._server.next_event()
+        finally:
+            self._check_final()
+        if isinstance(event, PollReceived):
+            await self._answer(socket)
+            return None
+        assert isinstance(event, MessageReceived | BadFrame)
+        if self._posts >= _MAX_POSTS:
+            return HTTPStatus.SERVICE_UNAVAILABLE
+        self._posts += 1
+        try:
+            await self._deliver(event)
+        finally:
+            self._posts -= 1
+        return HTTPStatus.NO_CONTENT if isinstance(event, MessageReceived) else HTTPStatus.BAD_REQUEST
+
+    async def close(self) -> None:
+        """See `Link.close`."""
+        self._outbox.close()
+        try:
+            async with asyncio.timeout(self._settings.close_timeout):
+                while len(self._outbox) and self._closed is None:
+                    self._answered.clear()
+                    await self._answered.wait()
+                async with self._answering:
+                    pass
+        except TimeoutError:
+            self._log.warning("messages_dropped", count=len(self._outbox))
+        await self.abort()
+
+    async def abort(self) -> None:
+        """See `Link.abort`."""
+        self._end("closed")
+
+    def _outgoing(self, message: bytes) -> bytes:
+        self._server.send_encoded(message)
+        size, limit = _ENVELOPE + len(message), self._settings.max_poll_answer
+        if self._settings.peer is Peer.JAVA and size > limit:
+            raise OversizedMessage(f"an answer of {size} bytes, {limit} are allowed", reason="too_large")
+        return message
+
+    async def _deliver(self, event: LinkEvent) -> None:
+        async with self._turn:
+            while self._event is not None and self._closed is None:
+                self._taken.clear()
+                await self._taken.wait()
+            if self._closed is not None:
+                raise SourceUnavailable("the connection has ended")
+            self._event = event
+            self._arrived.set()
+
+    async def _answer(self, socket: Socket) -> None:
+        """Answer a poll: with what is queued now or comes in time. A later poll ends this one."""
+        if self._superseded is not None:
+            self._superseded.set()
+        superseded = self._superseded = asyncio.Event()
+        await self._wait_for_messages(socket, superseded)
+        async with self._answering:
+            if self._closed is not None or socket.ended.done():
+                return
+            taken = [] if superseded.is_set() else self._outbox.take(self._settings.max_poll_answer - _ENVELOPE)
+            try:
+                answer = self._server.send_poll_answer(Identifier.random(), taken)
+                await socket.send(encode_answer(HTTPStatus.OK, answer))
+                is_sent = await socket.finish(self._settings.request_timeout)
+            except BaseException:
+                self._outbox.put_back(taken)
+                raise
+            if not is_sent:
+                self._outbox.put_back(taken)
+        self._answered.set()
+
+    async def _wait_for_messages(self, socket: Socket, superseded: asyncio.Event) -> None:
+        tasks = [asyncio.create_task(each) for each in (self._outbox.filled(), superseded.wait())]
+        try:
+            await asyncio.wait(
+                [*tasks, socket.ended], timeout=self._settings.poll_wait, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            for each in tasks:
+                each.cancel()
+
+    def _check_final(self) -> None:
+        if self._server.state.name == "CLOSED":
+            self._end("the client violated the protocol")
+
+    def _expire(self) -> None:
+        loop = asyncio.get_running_loop()
+        due = self.last_received + self._settings.expire_after
+        if loop.time() < due:
+            self._expiry = loop.call_at(due, self._expire)
+        else:
+            self._end("no request came in time")
+
+    def _end(self, reason: str) -> None:
+        if self._closed is not None:
+            return
+        self._closed = Closed(reason)
+        self._expiry.cancel()
+        self._outbox.close(drop=True)
+        for each in (self._arrived, self._taken, self._answered, self._superseded):
+            if each is not None:
+                each.set()
+        self._forget(self)

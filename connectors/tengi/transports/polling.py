@@ -1,0 +1,205 @@
+"""The client's link over HTTP long polling: a task polls while events are wanted, another posts what is queued.
+
+Never two polls at a time. A poll that was sent is abandoned only at the end: the server has emptied its queue for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from http import HTTPStatus
+from typing import Final
+
+from structlog.typing import FilteringBoundLogger
+
+from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable
+from silverfold.connectors.common.transport import Address, Connection, connect
+from silverfold.connectors.tengi.protocol.connection import ClientConnection
+from silverfold.connectors.tengi.protocol.events import Closed, Event, HandshakeReceived, Peer, PollAnswered
+from silverfold.connectors.tengi.transports.configuration import Configuration
+from silverfold.connectors.tengi.transports.link import Link, LinkEvent, cancel_and_wait
+from silverfold.connectors.tengi.transports.requests import CONTENT_TYPE, MAX_HEAD, Head, HttpReader, encode_post
+
+_CLOSED: Final = Closed("end of the connection")
+
+
+class PollingLink(Link):
+    """A client's connection over HTTP.
+
+    Args:
+        tls: Context for encryption; None for plain text.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        tls: ssl.SSLContext | None,
+        protocol: ClientConnection,
+        settings: Configuration,
+        *,
+        log: FilteringBoundLogger,
+    ) -> None:
+        super().__init__(protocol, settings, peer_address=str(address), log=log)
+        self._address, self._tls, self._client = address, tls, protocol
+        self._is_java = settings.peer is Peer.JAVA
+        self._events: deque[LinkEvent] = deque()
+        self._polling: asyncio.Task[None] | None = None
+        self._posting: asyncio.Task[None] | None = None
+        self._post_socket: Connection | None = None
+        self._has_ended = False
+
+    async def shake_hands(self) -> None:
+        """Shake hands. Raises as ``dialing.open_link``."""
+        request = self._client.send_handshake(self._settings.handshake)
+        body = await self._exchange(request)
+        if body is None:
+            raise SourceRefused(code="handshake", text="the server closed the connection without an answer")
+        self._client.receive(body)
+        event = self._client.next_event()
+        if not isinstance(event, HandshakeReceived):
+            raise getattr(event, "error", RemoteProtocolError("the answer is no handshake", reason="no_handshake"))
+        self.handshake = event.values
+        self._posting = asyncio.create_task(self._post_queued())
+
+    async def next_event(self) -> LinkEvent:
+        """See `Link.next_event`."""
+        while not self._events:
+            if self._has_ended or self._posting is None:
+                return _CLOSED
+            if self._polling is None:
+                self._polling = asyncio.create_task(self._poll())
+            await asyncio.wait([self._polling, self._posting], return_when=asyncio.FIRST_COMPLETED)
+            try:
+                self._check_tasks(self._polling, self._posting)
+            except SilverfoldError:
+                self._end()
+                raise
+        return self._events.popleft()
+
+    def _check_tasks(self, polling: asyncio.Task[None], posting: asyncio.Task[None]) -> None:
+        """Take the result of what has ended. Raise its error."""
+        if polling.done():
+            self._polling = None
+            if not polling.cancelled():
+                polling.result()
+        if posting.done():
+            self._has_ended = True
+            if not posting.cancelled():
+                posting.result()
+
+    async def close(self) -> None:
+        """See `Link.close`."""
+        self._outbox.close()
+        if self._posting is not None and not self._posting.done():
+            await asyncio.wait([self._posting], timeout=self._settings.close_timeout)
+        await self.abort()
+
+    async def abort(self) -> None:
+        """See `Link.abort`."""
+        self._end()
+        tasks = [each for each in (self._polling, self._posting) if each is not None]
+        await cancel_and_wait(*tasks)
+        for each in tasks:
+            if not each.cancelled():
+                each.exception()  # retrieved: nobody asks for it any more
+        if self._post_socket is not None:
+            await self._post_socket.close()
+
+    def _outgoing(self, message: bytes) -> bytes:
+        return self._client.send_encoded(message)
+
+    def _end(self) -> None:
+        self._has_ended = True
+        self._outbox.close(drop=True)
+
+    async def _poll(self) -> None:
+        body = await self._exchange(self._client.send_poll())
+        if body is None:
+            raise SourceUnavailable("the server closed the connection without an answer to a poll")
+        self._received()
+        self._client.receive(body)
+        event: Event | None
+        while (event := self._client.next_event()) is not None:
+            if isinstance(event, PollAnswered):
+                self._events += event.messages
+            else:
+                self._events.append(event)  # type: ignore[arg-type]  # a bad frame: handshakes and polls are over
+
+    async def _post_queued(self) -> None:
+        while True:
+            await self._outbox.filled()
+            packets = self._outbox.take(0)
+            if not packets:
+                return
+            try:
+                async with asyncio.timeout(self._settings.request_timeout):
+                    await self._post(packets[0])
+            except TimeoutError:
+                self._outbox.close(drop=True)
+                raise SourceUnavailable("no answer to a post in time") from None
+            except SilverfoldError:
+                self._outbox.close(drop=True)
+                raise
+
+    async def _post(self, packet: bytes) -> None:
+        """Post a packet: 204 means taken; a close without an answer, sent."""
+        socket = self._post_socket
+        if socket is None or socket.ended.done():
+            if socket is not None:
+                await socket.close()
+            socket = self._post_socket = await self._connect()
+        await socket.send(encode_post(packet, host=str(self._address), closes=self._is_java))
+        if self._is_java:
+            self._post_socket = None
+            await socket.finish(self._settings.request_timeout)
+            return
+        head, _ = await _read_answer(socket, MAX_HEAD) or (None, b"")
+        if head is not None and head.status != HTTPStatus.NO_CONTENT:
+            raise RemoteProtocolError(f"status {head.status} to a post", reason="bad_status")
+        if head is None or head.closes:
+            self._post_socket = None
+            await socket.close()
+
+    async def _connect(self) -> Connection:
+        return await connect(self._address, timeout=self._settings.connect_timeout, tls=self._tls)
+
+    async def _exchange(self, packet: bytes) -> bytes | None:
+        """Return the body of the answer to a handshake or a poll; None if the server closed without one."""
+        socket = await self._connect()
+        try:
+            async with asyncio.timeout(self._settings.request_timeout):
+                await socket.send(encode_post(packet, host=str(self._address), closes=True))
+                answer = await _read_answer(socket, self._settings.max_answer)
+        except TimeoutError:
+            raise SourceUnavailable("no answer to a request in time") from None
+        finally:
+            await socket.close()
+        if answer is None:
+            return None
+        head, body = answer
+        if head.status != HTTPStatus.OK or head.headers.get("content-type") != CONTENT_TYPE:
+            detail = f"status {head.status} with content of {head.headers.get('content-type', 'no type')!r}"
+            raise RemoteProtocolError(detail, reason="bad_status")
+        return body
+
+
+async def _read_answer(socket: Connection, max_body: int) -> tuple[Head, bytes] | None:
+    """Return head and body of an answer; None if the server closes before its first byte. Raises SilverfoldError."""
+    reader = HttpReader()
+    while (head := reader.next_head()) is None:
+        chunk = await socket.read()
+        if not chunk:
+            if reader.held:
+                raise SourceUnavailable("the connection ended in the head of an answer")
+            return None
+        reader.receive(chunk)
+    size = head.content_length or 0
+    if size > max_body:
+        raise RemoteProtocolError(f"an answer of {size} bytes, {max_body} are allowed", reason="too_large")
+    while reader.held < size:
+        chunk = await socket.read()
+        if not chunk:
+            raise SourceUnavailable("the connection ended in an answer")
+        reader.receive(chunk)
+    return head, reader.take(size)

@@ -1,0 +1,255 @@
+"""Laws of the codec: values survive, limits come before memory, any bytes give values or an error of ours."""
+
+from __future__ import annotations
+
+import math
+import struct
+import uuid
+from enum import Enum
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from silverfold.conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, WireError
+from silverfold.connectors.tengi.protocol import (
+    Byte,
+    Char,
+    Decoder,
+    Encoder,
+    EnumerableValue,
+    EnumValue,
+    FilterResult,
+    Float,
+    Identifier,
+    Int,
+    Marshaller,
+    Message,
+    Packet,
+    Short,
+    TypeRegistry,
+)
+from silverfold.connectors.tengi.protocol.debugger import SerializationDebugger
+from silverfold.connectors.tengi.protocol.errors import UnknownType
+from silverfold.connectors.tengi.protocol.scanner import object_end
+from tests.support.tengi.vectors import TYPES, VECTORS, Point, Row, SubPacket, read_point, write_point, written
+
+ID = Identifier(bytes(range(16)))
+TEXTS = st.text(st.characters(exclude_categories=()), max_size=40)
+SCALARS = st.one_of(
+    st.integers(-128, 127).map(Byte),
+    st.integers(-(1 << 15), (1 << 15) - 1).map(Short),
+    st.integers(-(1 << 31), (1 << 31) - 1).map(Int),
+    st.integers(-(1 << 63), (1 << 63) - 1),
+    st.integers(0, 0xFFFF).map(chr).map(Char),
+    st.floats(width=32, allow_nan=False).map(Float),
+    st.floats(allow_nan=False),
+    TEXTS,
+    st.binary(max_size=40),
+    st.binary(min_size=16, max_size=16).map(Identifier),
+    st.sampled_from([EnumValue(10, "UPDATE"), EnumerableValue(11, -2), Point(1, 2), SubPacket("s", 3)]),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.builds(Packet, TEXTS, st.dictionaries(TEXTS, inner, max_size=4)),
+        st.builds(Message, st.just(ID), inner),
+        st.builds(Row, st.integers(-9, 9), TEXTS, inner, st.just((True,))),
+    ),
+    max_leaves=12,
+)
+
+
+@given(VALUES)
+def test_a_value_read_is_written_as_it_came(value: Any) -> None:
+    octets = written(value)
+    decoder = Decoder(octets, TYPES)
+    assert written(decoder.read_object()) == octets
+    decoder.check_end()
+    assert object_end(b"x" + octets + b"y", 1, TYPES) == len(octets) + 1
+
+
+@given(st.binary(max_size=120), st.sampled_from([each["hex"] for each in VECTORS["objects"] if "hex" in each]))
+def test_any_bytes_give_a_value_or_an_error_of_ours(tail: bytes, start: str) -> None:
+    for octets in (tail, bytes.fromhex(start)[:12] + tail):
+        for read in (lambda: Decoder(octets, TYPES).read_object(), lambda: object_end(octets, 0, TYPES)):  # noqa: B023 - called at once
+            try:
+                read()
+            except WireError:
+                continue
+        assert SerializationDebugger(TYPES).explain_object(octets)
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1), st.lists(st.booleans(), max_size=200), TEXTS, st.integers(16380, 16390))
+def test_fields_come_back(number: int, bits: list[bool], text: str, size: int) -> None:
+    encoder = Encoder()
+    encoder.write_compressed_int64(number)
+    encoder.write_bitset(bits)
+    encoder.write_string(text)
+    encoder.write_string("\U0001f600" * (size // 2) + text)
+    decoder = Decoder(encoder.to_bytes())
+    assert decoder.read_compressed_int64() == number
+    assert decoder.read_bitset() == (bits or None)
+    assert decoder.read_string() == joined(text)
+    assert decoder.read_string() == joined("\U0001f600" * (size // 2) + text)
+
+
+def joined(text: str) -> str:
+    """Halves of a pair that happen to meet are one character."""
+    return text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
+
+
+@pytest.mark.parametrize(
+    ("chunk", "units", "text"),
+    [("c181", 1, "A"), ("e08080", 1, "\0"), ("e0819f", 1, "_"), ("00", 1, "\0"), ("eda0bdedb880", 2, "\U0001f600")],
+)
+def test_unusual_forms_of_characters_are_read_as_java_does(chunk: str, units: int, text: str) -> None:
+    octets = struct.pack(">iiH", units, units, len(chunk) // 2) + bytes.fromhex(chunk)
+    assert Decoder(octets).read_string() == text
+
+
+@pytest.mark.parametrize(
+    ("chunk", "units", "reason"),
+    [
+        ("80", 1, "bad_text"),
+        ("f09f9880", 2, "bad_text"),
+        ("c3", 1, "bad_text"),
+        ("c341", 2, "bad_text"),
+        ("6161", 1, "chunk_units"),
+        ("e2c181", 2, "bad_text"),
+        ("edb880", 2, "chunk_units"),
+    ],
+)
+def test_wrong_characters_are_refused(chunk: str, units: int, reason: str) -> None:
+    octets = struct.pack(">iiH", units, units, len(chunk) // 2) + bytes.fromhex(chunk)
+    with pytest.raises(InvalidValue) as refused:
+        Decoder(octets).read_string()
+    assert refused.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("octets", "error", "reason"),
+    [
+        ("fff80000000300000004", InvalidValue, "bad_length"),
+        ("fff8ffffffffffffffff", InvalidValue, "bad_length"),
+        ("fff7ffffffff", InvalidValue, "bad_length"),
+        ("fff77fffffff", OversizedMessage, "too_large"),
+        ("ff99fc1800000000000000007fffffff", OversizedMessage, "too_large"),
+        ("ff99fc180000000000000000ffffffff", InvalidValue, "bad_length"),
+        ("ff98ff357fffffff", OversizedMessage, "too_large"),
+        ("ff9afffc00000001", InvalidValue, "unexpected_object"),
+        ("fff6000a0000000100000001000158", InvalidValue, "bad_constant"),
+        ("fff5000b00000001", InvalidValue, "bad_constant"),
+        ("03e7", UnknownType, "unknown_type"),
+        ("ff9803e7", UnknownType, "unknown_type"),
+        ("ff9903e7", UnknownType, "unknown_type"),
+    ],
+)
+def test_wrong_objects_are_refused_before_memory_is_taken(octets: str, error: type[WireError], reason: str) -> None:
+    with pytest.raises(error) as refused:
+        Decoder(bytes.fromhex(octets), TYPES).read_object()
+    assert refused.value.reason == reason
+
+
+@pytest.mark.parametrize("wrap", [lambda value: Packet("p", {"k": value}), lambda value: Message(ID, value)])
+def test_objects_are_at_most_32_deep(wrap: Any) -> None:
+    value: Any = 7
+    for _ in range(32):
+        value = wrap(value)
+    octets = written(value)
+    assert Decoder(octets).read_object() == value
+    with pytest.raises(InvalidValue, match="too_deep"):
+        written(wrap(value))
+    deeper = octets.replace(written(7), written(wrap(7)))
+    for read in (lambda: Decoder(deeper).read_object(), lambda: object_end(deeper, 0)):
+        with pytest.raises(InvalidValue, match="too_deep"):
+            read()
+
+
+def test_values_out_of_their_range_are_refused() -> None:
+    for make in (
+        lambda: Byte(128),
+        lambda: Short(1 << 15),
+        lambda: Int(1 << 31),
+        lambda: Char("ab"),
+        lambda: Float(1e39),
+    ):
+        with pytest.raises(InvalidValue):
+            make()
+    for value in (1 << 63, Packet("p", {"k": 1 << 63}), Packet("p", {1: 2}), Packet("p", {"k": True})):  # type: ignore[dict-item]  # the test
+        with pytest.raises(InvalidValue):
+            written(value)
+    assert math.isnan(Decoder(written(Packet("p", {"k": Float(math.nan)}))).read_object().get_value("k"))
+
+
+def test_a_uuid_is_an_identifier() -> None:
+    assert written(uuid.UUID(bytes=ID)) == written(ID)
+    assert Identifier.parse(str(ID)) == ID
+    assert str(ID) == "00010203-0405-0607-0809-0A0B0C0D0E0F"
+    assert uuid.UUID(bytes=bytes(Identifier.random())).version == 4
+
+
+class Op(Enum):
+    INSERT = 1
+    DELETE = -2
+
+
+def test_an_enum_of_python_is_read_as_its_constant() -> None:
+    names, numbers = TypeRegistry(enums={10: Op}), TypeRegistry(enumerables={11: Op})
+    assert written(Op.INSERT, names) == written(EnumValue(10, "INSERT"))
+    assert Decoder(written(Op.INSERT, names), names).read_object() is Op.INSERT
+    assert written(Op.DELETE, numbers) == written(EnumerableValue(11, -2))
+    assert Decoder(written(Op.DELETE, numbers), numbers).read_object() is Op.DELETE
+    with pytest.raises(UnknownType):
+        written(Op.INSERT)
+
+
+def test_filters_are_asked_in_order_and_no_more_once_an_answer_is_cached() -> None:
+    asked: list[int] = []
+
+    def answering(number: int, result: FilterResult) -> Marshaller[Point]:
+        def accepts(_value: object) -> FilterResult:
+            asked.append(number)
+            return result
+
+        return Marshaller(number, accepts, read_point, write_point)
+
+    results = (FilterResult.NEXT, FilterResult.ACCEPTED, FilterResult.ACCEPTED_AND_CACHED)
+    for last, expected in ((1, [0, 1, 0, 1]), (2, [0, 2])):
+        types = TypeRegistry(marshallers=[answering(0, results[0]), answering(last, results[last])])
+        asked.clear()
+        assert written(Point(1, 2), types)[:2] == written(Point(3, 4), types)[:2] == struct.pack(">h", last)
+        assert asked == expected
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: TypeRegistry(Row, enums={12: ["A"]}),
+        lambda: TypeRegistry(enums={1 << 15: ["A"]}),
+        lambda: TypeRegistry(marshallers=[Marshaller(-8, lambda _: FilterResult.NEXT, read_point, write_point)]),
+    ],
+)
+def test_an_id_has_one_meaning(make: Any) -> None:
+    with pytest.raises(ValueError, match="id"):
+        make()
+
+
+def test_a_class_that_is_not_registered_is_refused() -> None:
+    for value in (SubPacket("s", 1), Row(1, "n", None, ())):
+        with pytest.raises(UnknownType):
+            written(value, TypeRegistry())
+
+
+def test_the_debugger_prints_every_field_up_to_the_one_that_does_not_parse() -> None:
+    packet = b"\1" + written(ID) + written(Message(ID, Packet("p", {"k": Int(7), "l": Row(5, "n", None, (True,))})))
+    lines = SerializationDebugger(TYPES).explain_packet(packet).splitlines()
+    assert lines[0].split() == ["0", "01", "boolean", "True"]
+    assert [line.split()[0] for line in lines] == sorted([line.split()[0] for line in lines], key=int)
+    assert any(line.endswith("int32 7") for line in lines)
+    assert any(line.endswith("compressed_int32 5") for line in lines)
+    cut = SerializationDebugger(TYPES).explain_packet(packet[:-1]).splitlines()
+    assert cut[:-1] == lines[:-1]
+    assert cut[-1].startswith(TruncatedMessage.__name__)
+    assert len(SerializationDebugger(TYPES, max_fields=3).explain_packet(packet).splitlines()) == 4

@@ -1,0 +1,225 @@
+"""What lands of each packet, and what is asked for when: without a link, at times passed in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from silverfold.conf.errors import RemoteProtocolError, SourceRefused, TruncatedMessage
+from silverfold.connectors.base import Boundary, Frame, Kind
+from silverfold.connectors.tengi.options import TengiOptions
+from silverfold.connectors.tengi.protocol import Identifier, Int, Packet
+from silverfold.connectors.tengi.protocol.events import BadFrame, MessageReceived
+from silverfold.connectors.tengi.protocol.feed.packets import Ack, Ping, Pong, Position, SourceError, Subscribe
+from silverfold.connectors.tengi.protocol.registry import BUILT_IN
+from silverfold.connectors.tengi.receiver.epoch import Epoch, Refused
+from silverfold.connectors.tengi.receiver.receiver import new_epoch
+from tests.support.tengi.landed import CONNECTION, EPOCH, MESSAGE, change, entry, feed_of, frame_of, schema, snapshot
+
+_BODY_AT = 39
+ONE = entry(row={"id": 1, "name": "one", "price": 1.5})
+
+
+class Played:
+    """An epoch of the table orders, and what landed of it."""
+
+    def __init__(
+        self, seq: int | None = None, columns: dict[str, frozenset[str]] | None = None, **options: Any
+    ) -> None:
+        feed = replace(feed_of(), options=TengiOptions(transport="tcp", **options))
+        positions = {} if seq is None else {"orders": str(Position(EPOCH, seq))}
+        self.epoch: Epoch = new_epoch(feed, positions, columns={} if columns is None else columns)
+        self.now = 0.0
+        self.frames: list[Frame] = self.epoch.begin(self.now)
+        self.asked: list[Any] = self.epoch.requests(self.now)
+
+    def take(self, *packets: Packet) -> None:
+        for packet in packets:
+            event = MessageReceived(CONNECTION, MESSAGE, frame_of(packet), _BODY_AT, BUILT_IN)
+            self.frames += self.epoch.take(event, self.now)
+            self.asked += self.epoch.requests(self.now)
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        self.frames += self.epoch.due(self.now)
+        self.asked += self.epoch.requests(self.now)
+
+    @property
+    def places(self) -> list[str | None]:
+        """Kind and boundary of what landed, without marks, and the seq if it gives a position."""
+        return [
+            f"{frame.kind} {frame.boundary}" + (f" {int(frame.source_position[21:])}" if frame.source_position else "")
+            for frame in self.frames
+            if frame.kind is not Kind.MARK
+        ]
+
+    @property
+    def marks(self) -> list[str]:
+        return [json.loads(frame.body)["mark"] for frame in self.frames if frame.kind is Kind.MARK]
+
+
+def changes(*seqs: int) -> list[Packet]:
+    return [change(seq, "DELETE", key={"id": seq}) for seq in seqs]
+
+
+def test_a_table_without_a_position_is_asked_for_from_its_beginning() -> None:
+    played = Played()
+    assert played.asked == [Subscribe("orders", -1)]
+    assert played.marks == ["snapshot asked"]
+    played.take(schema(), *changes(3), snapshot(2, [ONE], last=False), snapshot(2, [], part=1))
+    assert played.places == ["control none", "snapshot begin", "snapshot end 2", "data whole 3"]
+    assert played.frames[1] == Frame(frame_of(schema()), Kind.CONTROL, Boundary.NONE, "orders")
+
+
+def test_a_table_with_a_position_is_asked_for_behind_it() -> None:
+    played = Played(7)
+    assert played.asked == [Subscribe("orders", 7, EPOCH)]
+    played.take(schema(), *changes(7, 9, 8))
+    assert played.places == ["control none", "data whole 8", "data whole 9"]
+    assert played.marks == []
+
+
+def test_a_missing_change_is_marked_as_a_gap_and_asked_for_again_and_ends_the_feed_the_third_time() -> None:
+    played = Played(1, reorder_wait=5)
+    played.take(schema(), *changes(3))
+    played.wait(4.9)
+    assert played.marks == []
+    played.wait(0.2)
+    assert played.marks == ["gap"]
+    assert played.asked[-1] == Subscribe("orders", 1, EPOCH)
+    played.wait(5.1)
+    with pytest.raises(RemoteProtocolError, match="2 to 2"):
+        played.wait(5.1)
+
+
+def test_what_does_not_fit_the_bound_is_given_up_and_asked_for() -> None:
+    played = Played(1, reorder_packets=1)
+    played.take(schema(), *changes(3, 5))
+    assert played.marks == ["given up", "gap"]
+    assert played.asked[-1] == Subscribe("orders", 1, EPOCH)
+
+
+def test_rows_of_a_version_that_is_not_known_yet_wait_for_their_schema() -> None:
+    played = Played(1)
+    played.take(change(2, "DELETE", key={"id": 1}), schema())
+    assert played.places == ["control none", "data whole 2"]
+    played.take(change(3, "DELETE", version=2, key={"id": 2}), schema(version=2))
+    assert played.places[2:] == ["control none", "data whole 3"]
+
+
+def test_a_schema_that_does_not_come_is_asked_for_again_and_what_waits_is_bounded() -> None:
+    played = Played(1, subscribe_wait=10, reorder_packets=2)
+    played.take(*changes(2, 3, 4))
+    assert played.marks == ["given up"]
+    played.wait(10)
+    assert played.asked == [Subscribe("orders", 1, EPOCH)] * 2
+    played.take(schema())
+    assert played.places == ["control none", "data whole 2", "data whole 3"]
+    played.wait(10)
+    assert [each for each in played.asked if isinstance(each, Subscribe)] == [Subscribe("orders", 1, EPOCH)] * 2
+
+
+def test_a_snapshot_whose_next_part_does_not_come_is_asked_for_again() -> None:
+    played = Played(snapshot_wait=30)
+    played.take(schema(), snapshot(2, [ONE], last=False))
+    played.wait(29)
+    assert played.asked == [Subscribe("orders", -1), Ping(1)]
+    played.wait(1)
+    assert played.asked[-1] == Subscribe("orders", -1)
+    assert played.marks == ["snapshot asked", "snapshot asked"]
+
+
+def test_a_quiet_table_is_asked_for_again_now_and_then() -> None:
+    played = Played(1, resubscribe_idle=300)
+    played.take(schema(), *changes(2))
+    played.wait(299)
+    played.wait(1)
+    assert played.asked == [Subscribe("orders", 1, EPOCH), Ping(1), Subscribe("orders", 2, EPOCH)]
+    played.take(schema())
+    assert played.places == ["control none", "data whole 2"]
+
+
+def test_new_columns_are_followed_by_a_snapshot_also_after_a_new_connection() -> None:
+    columns: dict[str, frozenset[str]] = {}
+    wider = schema({"id": "bigint", "name": "string", "price": "double", "note": "string"}, version=2)
+    first = Played(1, columns)
+    first.take(schema())
+    assert first.asked == [Subscribe("orders", 1, EPOCH)]
+    second = Played(1, columns)
+    second.take(wider)
+    assert second.asked == [Subscribe("orders", 1, EPOCH), Subscribe("orders", -1)]
+    second.take(wider, *changes(2))
+    assert second.asked[2:] == []
+    assert second.places == ["control none"]
+
+
+def test_what_landed_is_acknowledged_once() -> None:
+    played = Played(1)
+    assert played.epoch.landed == {}
+    played.take(schema(), *changes(2, 3))
+    committed = played.epoch.landed
+    played.take(*changes(4))
+    assert played.epoch.acknowledge(committed) == [Ack("orders", Position(EPOCH, 3))]
+    assert played.epoch.landed == {"orders": Position(EPOCH, 4)}
+    played.epoch.acknowledge(played.epoch.landed)
+    assert played.epoch.landed == {}
+
+
+def test_pings_are_answered_and_sent_when_we_are_silent() -> None:
+    played = Played(1, ping_interval=15)
+    played.take(schema(), Ping(9).to_packet(), Pong(1).to_packet())
+    assert played.asked[1:] == [Pong(9)]
+    played.wait(14)
+    assert played.epoch.deadline == 15
+    played.wait(1)
+    assert played.asked[2:] == [Ping(1)]
+
+
+@pytest.mark.parametrize("code", [1, 2, 3])
+def test_a_refused_table_is_not_asked_for_again_and_without_any_the_feed_ends(code: int) -> None:
+    played = Played(1)
+    with pytest.raises(SourceRefused, match="no") as raised:
+        played.take(SourceError(code, "no", "orders").to_packet())
+    assert isinstance(raised.value, Refused)
+    assert json.loads(raised.value.frames[0].body)["mark"] == "source error"
+    played.take(schema(), *changes(2))
+    played.wait(10)
+    assert played.places == []
+
+
+@pytest.mark.parametrize("named", [None, "orders"])
+def test_a_table_that_cannot_be_served_now_is_asked_for_later(named: str | None) -> None:
+    played = Played(1)
+    played.take(SourceError(4, "later", named).to_packet())
+    assert played.marks == ["source error"]
+    played.wait(60)
+    assert [each for each in played.asked if isinstance(each, Subscribe)] == [Subscribe("orders", 1, EPOCH)] * 2
+
+
+def test_what_cannot_be_read_lands_as_a_mark() -> None:
+    played = Played(1)
+    played.take(Packet("rename"), Packet("change", {"table": "orders"}), Packet("schema", {"table": "orders"}))
+    assert played.marks == ["bad frame"] * 3
+    played.frames += played.epoch.take(BadFrame(TruncatedMessage("it ends", reason="truncated"), b"\1\2"), 0.0)
+    assert json.loads(played.frames[-1].body)["error_class"] == "TRUNCATED_MESSAGE"
+    played.frames.clear()
+    played.take(*[schema(table="others")] * 20, Packet("subscribe", {"table": "orders", "from": 1}))
+    assert [json.loads(frame.body)["count"] for frame in played.frames] == [1, 10, 1]
+
+
+def test_a_part_of_a_snapshot_behind_its_last_ends_the_connection() -> None:
+    played = Played()
+    played.take(schema(), snapshot(2, [], part=3, last=True))
+    with pytest.raises(RemoteProtocolError, match="behind its last"):
+        played.take(snapshot(2, [], part=4, last=False))
+
+
+def test_a_new_snapshot_voids_the_one_under_way() -> None:
+    played = Played()
+    other = snapshot(3, [ONE])
+    other.set_value("id", Identifier(bytes(16))).set_value("part", Int(0))
+    played.take(schema(), snapshot(2, [ONE], last=False), other, snapshot(2, [], part=1))
+    assert played.places == ["control none", "snapshot begin", "snapshot whole 3"]

@@ -1,0 +1,181 @@
+"""A table published over tengi lands whole and in order, over each transport, whatever happens in between."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from silverfold.conf.errors import SourceRefused, SourceUnavailable
+from silverfold.connectors.base import Kind, Resume
+from silverfold.connectors.common.transport import Address
+from silverfold.connectors.tengi.connector import CONNECTOR
+from silverfold.connectors.tengi.options import TengiOptions
+from silverfold.connectors.tengi.server.feed.faults import FeedFaults
+from silverfold.connectors.tengi.server.feed.server import FeedServer
+from silverfold.connectors.tengi.server.feed.source import FeedSource
+from silverfold.connectors.tengi.server.feed.tables import RowChanges
+from silverfold.connectors.tengi.transports.configuration import ConfigurationBuilder
+from tests.support.memory import MemorySink
+from tests.support.tengi.landed import feed_of
+from tests.support.tengi.receiving import (
+    QUICK,
+    change_of,
+    feed,
+    folded,
+    free_port,
+    newest,
+    orders,
+    position_of,
+    receiving,
+    resume_of,
+    serving,
+)
+
+TRANSPORTS = ("tcp", "websocket", "http")
+
+
+def source_rows(table: Any) -> list[dict[str, Any]]:
+    return sorted(map(dict, table.rows.values()), key=lambda row: row["id"])
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_table_lands_with_its_snapshot_and_changes(transport: str) -> None:
+    async def run() -> None:
+        table, sink = orders(), MemorySink()
+        with serving(table, transport, part_rows=2) as server:
+            shop = feed(server, transport)
+            async with receiving(shop, sink) as until:
+                await until(lambda: newest(sink) == position_of(table))
+                for number in range(20):
+                    await asyncio.to_thread(server.change, table, change_of(number))
+                await until(lambda: newest(sink) == position_of(table))
+            assert folded(shop, sink.frames) == source_rows(table)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_table_lands_whole_however_its_packets_are_lost_repeated_and_reordered(transport: str) -> None:
+    async def run() -> None:
+        table, sink = orders(), MemorySink()
+        faults = FeedFaults(lose=0.1, repeat=0.1, reorder=0.2, drop_parts=0.1, close=0.02)
+        with serving(table, transport, faults=faults, part_rows=2) as server:
+            shop = feed(server, transport, resubscribe_idle=1.0)
+            async with receiving(shop, sink) as until:
+                for number in range(60):
+                    await asyncio.to_thread(server.change, table, change_of(number))
+                await until(lambda: newest(sink) == position_of(table))
+            assert folded(shop, sink.frames) == source_rows(table)
+
+    asyncio.run(run())
+
+
+def test_a_receiver_resumes_behind_what_landed_and_what_is_committed_is_acknowledged() -> None:
+    async def run() -> None:
+        table, sink = orders(), MemorySink()
+        with serving(table) as server:
+            shop = feed(server)
+            async with receiving(shop, sink) as until:
+                await until(lambda: newest(sink) == position_of(table))
+            for number in range(5):
+                await asyncio.to_thread(server.change, table, change_of(number))
+            before = len(sink.frames)
+            async with receiving(shop, sink, resume_of(sink)) as until:
+                await until(lambda: newest(sink) == position_of(table))
+            kinds = [frame.kind for frame in sink.frames[before:]]
+            assert Kind.SNAPSHOT not in kinds
+            assert kinds.count(Kind.DATA) == 5
+            assert folded(shop, sink.frames) == source_rows(table)
+
+    asyncio.run(run())
+
+
+def test_a_source_that_begins_a_new_epoch_sends_a_snapshot() -> None:
+    async def run() -> None:
+        table, sink = orders(), MemorySink()
+        with serving(table) as server:
+            shop = feed(server)
+            async with receiving(shop, sink) as until:
+                await until(lambda: newest(sink) == position_of(table))
+        again = orders(3)
+        with serving(again) as server:
+            shop = feed(server)
+            async with receiving(shop, sink, resume_of(sink)) as until:
+                await until(lambda: newest(sink) == position_of(again))
+            assert folded(shop, sink.frames) == source_rows(again)
+
+    asyncio.run(run())
+
+
+def test_new_columns_are_followed_by_a_snapshot_that_tells_what_older_rows_have() -> None:
+    async def run() -> None:
+        table, sink = orders(), MemorySink()
+        with serving(table) as server:
+            shop = feed(server)
+            async with receiving(shop, sink) as until:
+                await until(lambda: newest(sink) == position_of(table))
+                wider = {**{name: str(kind) for name, kind in table.columns.items()}, "note": "string"}
+                await asyncio.to_thread(server.run, lambda _: table.set_columns(wider))
+                await asyncio.to_thread(server.change, table, RowChanges(modified=[((1,), {"note": "new"})]))
+                await until(lambda: sum(frame.kind is Kind.SNAPSHOT for frame in sink.frames) == 2)
+                await until(lambda: newest(sink) == position_of(table))
+            assert folded(shop, sink.frames) == source_rows(table)
+
+    asyncio.run(run())
+
+
+def test_a_snapshot_may_be_asked_for_at_the_start() -> None:
+    async def run() -> None:
+        table, sink = orders(), MemorySink()
+        with serving(table) as server:
+            async with receiving(feed(server), sink) as until:
+                await until(lambda: newest(sink) == position_of(table))
+            again = MemorySink()
+            async with receiving(feed(server, snapshot_at_start=True), again, resume_of(sink)) as until:
+                await until(lambda: newest(again) == position_of(table))
+
+    asyncio.run(run())
+
+
+def test_a_source_without_the_table_ends_the_feed() -> None:
+    async def run() -> None:
+        with serving(orders()) as server:
+            sink, shop = MemorySink(), feed(server)
+            other = replace(shop, tables={"others": shop.tables["orders"]})
+            with pytest.raises(SourceRefused, match="1"):
+                await CONNECTOR.receiver(other).run(sink, Resume(1))
+            assert [mark["mark"] for _, mark in sink.mark_details()][-1] == "source error"
+
+    asyncio.run(run())
+
+
+def test_nobody_there_is_unavailable() -> None:
+    with serving(orders()) as server:
+        shop = feed(server)
+    with pytest.raises(SourceUnavailable):
+        asyncio.run(CONNECTOR.receiver(shop).run(MemorySink(), Resume(1)))
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_in_listen_mode_a_source_connects(transport: str) -> None:
+    async def run() -> None:
+        table, sink = orders(), MemorySink()
+        port = free_port()
+        options = TengiOptions(transport=transport, mode="listen", handshake={"token": "t"}, **QUICK)
+        shop = replace(feed_of(f"tengi://127.0.0.1:{port}"), options=options)
+        configuration = ConfigurationBuilder().add_transport(transport).set(handshake={"token": "t"}).build()
+        async with receiving(shop, sink) as until:
+            address = Address("127.0.0.1", port)
+            server = await asyncio.to_thread(FeedServer.start, FeedSource([table]), configuration, dial=[address])
+            try:
+                await until(lambda: newest(sink) == position_of(table))
+                await asyncio.to_thread(server.change, table, RowChanges(removed=[(0,)]))
+                await until(lambda: newest(sink) == position_of(table))
+            finally:
+                await asyncio.to_thread(server.close)
+        assert folded(shop, sink.frames) == source_rows(table)
+
+    asyncio.run(run())

@@ -1,0 +1,67 @@
+"""A subscription of its own tells what the source holds, from its snapshot on."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from silverfold.conf.errors import SilverfoldError, SourceRefused, SourceUnavailable
+from silverfold.connectors.tengi.connector import CONNECTOR
+from silverfold.connectors.tengi.options import TengiOptions
+from silverfold.connectors.tengi.server.feed.tables import RowChanges
+from silverfold.connectors.verification import ReferenceUpdate, SourceSubscription
+from tests.support.tengi.receiving import feed, orders, rows, serving
+
+
+def updates(subscription: SourceSubscription, count: int) -> list[ReferenceUpdate]:
+    found, until = list[ReferenceUpdate](), time.monotonic() + 60
+    while len(found) < count and time.monotonic() < until:
+        found += subscription.take(0.1)
+    return found
+
+
+@pytest.mark.parametrize("transport", ["tcp", "websocket", "http"])
+def test_the_first_update_is_the_whole_table_and_changes_follow(transport: str) -> None:
+    table = orders(3)
+    with serving(table, transport, part_rows=2) as server:
+        server.change(table, RowChanges(removed=[(0,)]))
+        with CONNECTOR.subscribe(feed(server, transport), "orders") as subscription:
+            assert subscription.keys == ("id",)
+            (snapshot,) = updates(subscription, 1)
+            server.change(table, RowChanges(modified=[((1,), {"id": 7, "price": None})], removed=[(2,)]))
+            (change,) = updates(subscription, 1)
+    assert snapshot.snapshot
+    assert [dict(each.row) for each in snapshot.changes] == rows(3)[1:]
+    assert not change.snapshot
+    removed, moved = change.changes
+    assert (removed.op, removed.key) == ("delete", (2,))
+    assert (moved.op, moved.key, moved.old_key) == ("update", (7,), (1,))
+    assert dict(moved.row) == {"id": 7, "price": None}
+
+
+def test_a_table_that_is_not_published_is_refused() -> None:
+    with serving(orders()) as server:
+        shop = feed(server)
+        other = replace(shop, tables={"others": shop.tables["orders"]})
+        with pytest.raises(SourceRefused), CONNECTOR.subscribe(other, "others"):
+            pass
+
+
+def test_a_source_that_ends_ends_the_updates() -> None:
+    with serving(orders()) as server, CONNECTOR.subscribe(feed(server), "orders") as subscription:
+        updates(subscription, 1)
+        server.close()
+        with pytest.raises(SilverfoldError):
+            updates(subscription, 1)
+
+
+def test_nobody_there_is_unavailable_and_a_source_that_connects_cannot_be_asked() -> None:
+    with serving(orders()) as server:
+        shop = feed(server)
+    with pytest.raises(SourceUnavailable), CONNECTOR.subscribe(shop, "orders"):
+        pass
+    listening = replace(shop, options=TengiOptions(transport="tcp", mode="listen"))
+    with pytest.raises(SourceRefused, match="listen"), CONNECTOR.subscribe(listening, "orders"):
+        pass

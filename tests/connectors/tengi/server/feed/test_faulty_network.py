@@ -1,0 +1,121 @@
+"""The feed's law: whatever is lost, repeated and reordered, the receiver ends with the source's table."""
+
+from __future__ import annotations
+
+from random import Random
+
+import hypothesis.strategies as st
+from hypothesis import given
+
+from silverfold.conf.errors import RemoteProtocolError
+from silverfold.connectors.tengi.protocol.values import Packet
+from silverfold.connectors.tengi.server.feed.faults import FaultyLink, FeedFaults
+from silverfold.connectors.tengi.server.feed.source import FeedOptions, FeedSession, FeedSource
+from silverfold.connectors.tengi.server.feed.tables import PartLimits, SourceTable
+from silverfold.connectors.tengi.server.workload.changer import Changer
+from tests.support.tengi.model_receiver import ModelReceiver, rows_of, without_nulls
+
+COLUMNS = {
+    "id": "int",
+    "name": "string",
+    "price": "decimal(12,2)",
+    "at": "timestamp",
+    "tags": "array<struct<k:string,v:float>>",
+    "sizes": "map<string,date>",
+}
+RATES = st.sampled_from([0.0, 0.1, 0.4])
+
+
+class World:
+    """A source, a receiver, and the network between them."""
+
+    def __init__(self, chance: Random, count: int, history: int, faults: FeedFaults) -> None:
+        self.chance, self.faults, self.now, self.epoch = chance, faults, 0.0, 1
+        rows = [dict.fromkeys(COLUMNS) | {"id": number} for number in range(count)]
+        self.table = SourceTable("t", COLUMNS, ["id"], rows, epoch=f"{1:020d}", history=history)
+        self.source = FeedSource([self.table], FeedOptions(part_limits=PartLimits(rows=7)))
+        self.changer = Changer(self.table, lambda table, changes: table.apply(changes), chance.random())
+        self.receiver = ModelReceiver("t")
+        self.connect()
+
+    def connect(self) -> None:
+        """Begin a new connection, from what has landed."""
+        for each in list(self.source.sessions):
+            each.close()
+        self.session, self.link = FeedSession(self.source, self.now), FaultyLink(self.faults, self.chance)
+        self.receiver.requests.clear()
+        self.receiver.restart(self.now)
+
+    def exchange(self, most: int) -> None:
+        """Let the receiver's requests pass, some of which are lost, and up to so many packets of the source."""
+        requests, self.receiver.requests = self.receiver.requests, []
+        for each in requests:
+            if self.chance.random() >= self.faults.lose:
+                self.session.receive(each, self.now)
+        for _ in range(most):
+            packet = self.session.next_packet()
+            if packet is None:
+                for late in self.link.flush():
+                    self.deliver(late)
+                return
+            for each in self.link.send(packet):
+                self.deliver(each)
+
+    def deliver(self, packet: Packet) -> None:
+        try:
+            self.receiver.receive(packet, self.now)
+        except RemoteProtocolError:
+            self.connect()
+
+    def step(self) -> None:
+        self.now += self.chance.choice([0.1, 1.0, 3.0, 6.0])
+        match self.chance.choices(["change", "epoch", "column", "reconnect", "rest"], [60, 2, 3, 5, 30])[0]:
+            case "change":
+                self.changer.change()
+            case "epoch":
+                self.epoch += 1
+                self.table.begin_epoch(f"{self.epoch:020d}")
+            case "column":
+                columns = {name: str(kind) for name, kind in self.table.columns.items()}
+                self.table.set_columns({**columns, f"extra{len(columns)}": "bigint"})
+            case "reconnect":
+                self.connect()
+        self.exchange(self.chance.randint(0, 12))
+        try:
+            self.receiver.elapse(self.now)
+        except RemoteProtocolError:
+            self.connect()
+
+    def mend(self) -> None:
+        """End all faults, and exchange packets until nothing is left."""
+        self.faults = FeedFaults()
+        self.connect()
+        for _ in range(3):  # the subscription; schema, snapshot and changes; acknowledgements
+            self.exchange(10_000)
+
+
+@given(
+    st.randoms(use_true_random=False),
+    st.sampled_from([0, 1, 30]),
+    st.sampled_from([1, 10, 1_000]),
+    st.builds(FeedFaults, lose=RATES, repeat=RATES, reorder=RATES, drop_parts=RATES),
+)
+def test_the_receiver_ends_with_the_sources_table(chance: Random, count: int, history: int, faults: FeedFaults) -> None:
+    world = World(chance, count, history, faults)
+    for _ in range(60):
+        world.step()
+    world.mend()
+    assert world.receiver.position == (world.table.epoch, world.table.seq)
+    assert without_nulls(world.receiver.rows) == without_nulls(rows_of(world.table))
+    assert not world.receiver.errors
+
+
+@given(st.randoms(use_true_random=False), st.sampled_from([0, 30]))
+def test_without_faults_and_with_history_enough_one_snapshot_serves(chance: Random, count: int) -> None:
+    world = World(chance, count, 10_000, FeedFaults())
+    for _ in range(50):
+        world.exchange(1_000)
+        world.changer.change()
+    world.exchange(1_000)
+    assert world.receiver.snapshots == 1
+    assert world.receiver.rows == rows_of(world.table)
