@@ -7,7 +7,7 @@ import asyncio
 import structlog
 
 from silverfold.conf.errors import ProtocolError, WireError
-from silverfold.connectors.tengi.protocol.connection import encode_message
+from silverfold.connectors.tengi.protocol.heads import encode_message
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN, TypeRegistry
 from silverfold.connectors.tengi.protocol.values import Message
 from silverfold.connectors.tengi.transports.connection import Connection, ConnectionListener, Registration

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
@@ -59,9 +60,13 @@ class Server:
         self._listening = listening
 
     async def stop(self) -> None:
-        """Stop listening and end all connections at once. Safe to repeat; the server may be started again."""
+        """End all connections, after sending what they have queued, and listening. Safe to repeat.
+
+        The server may be started again.
+        """
         listening, self._listening = self._listening, None
         if listening is not None:
+            await asyncio.gather(*(each.disconnect() for each in self.connections))
             await listening.stop()
 
     async def _serve(self, link: Link) -> None:

@@ -212,4 +212,4 @@ class ConfigurationBuilder:
         types = TypeRegistry(
             *self._classes, enums=self._enums, enumerables=self._enumerables, marshallers=self._marshallers
         )
-        return replace(self._settings, transports=dict(self._transports), types=types)
+        return replace(self._settings, transports=self._transports, types=types)

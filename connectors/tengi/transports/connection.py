@@ -75,6 +75,7 @@ class Connection:
         self._tasks: list[asyncio.Task[None]] = []
         self._is_leaving = False
         self._closed = asyncio.Event()
+        self._finishing: asyncio.Task[None] | None = None
 
     @property
     def id(self) -> Identifier:
@@ -207,30 +208,34 @@ class Connection:
                 request.set_exception(SourceUnavailable("the connection ended before the answer"))
 
     async def _deliver(self) -> None:
-        await self._fire(lambda each: each.on_connected(self))
-        while (item := await self._received.get()) is not None:
+        await self._fire("on_connected")
+        while self._finishing is None and (item := await self._received.get()) is not None:
             if isinstance(item, Message):
-                message = item
                 for listener in list(self._message_listeners):
-                    await self._guarded(listener, self, message)
-                await self._fire(lambda each, message=message: each.on_message(self, message))
+                    await self._guarded(listener, self, item)
+                await self._fire("on_message", item)
             else:
                 await self._report(item)
         await self._finish()
 
     async def _finish(self) -> None:
-        if self._closed.is_set():
-            return
-        self._closed.set()
+        """Tell the listeners of the end, once, in a task of its own that nobody cancels."""
+        if self._finishing is None:
+            self._finishing = asyncio.create_task(self._fire_end())
+        if self._finishing is not asyncio.current_task():
+            await asyncio.shield(self._finishing)
+
+    async def _fire_end(self) -> None:
         await self._link.close()
         if not self._is_leaving:
-            await self._fire(lambda each: each.on_disconnected(self))
-        await self._fire(lambda each: each.on_closed(self))
+            await self._fire("on_disconnected")
+        await self._fire("on_closed")
+        self._closed.set()
         self._log.debug("connection_closed", by="us" if self._is_leaving else "peer")
 
-    async def _fire(self, call: Callable[[ConnectionListener], Awaitable[None] | None]) -> None:
+    async def _fire(self, event: str, *arguments: object) -> None:
         for listener in list(self._connection_listeners):
-            await self._guarded(call, listener)
+            await self._guarded(getattr(listener, event), self, *arguments)
 
     async def _guarded(self, function: Callable[..., Awaitable[None] | None], *arguments: object) -> None:
         """Call a listener; its error is an event, and costs the others nothing."""

@@ -12,8 +12,8 @@ from structlog.typing import FilteringBoundLogger
 
 from silverfold.conf.errors import SourceUnavailable
 from silverfold.connectors.tengi.protocol.connection import Connection as Protocol
-from silverfold.connectors.tengi.protocol.connection import encode_message
 from silverfold.connectors.tengi.protocol.events import BadFrame, Closed, MessageReceived, Transport
+from silverfold.connectors.tengi.protocol.heads import encode_message
 from silverfold.connectors.tengi.protocol.values import Identifier, Message
 from silverfold.connectors.tengi.transports.configuration import Configuration
 
@@ -157,11 +157,17 @@ class Link(ABC):
 
     async def send_encoded(self, message: bytes) -> None:
         """Queue a message that ``encode_message`` made. Raises as `send`."""
+        if self._outbox.is_closed:
+            raise SourceUnavailable("the connection has ended")
         await self._outbox.put(self._outgoing(message))
 
     def offer_encoded(self, message: bytes) -> bool:
-        """Queue a message if there is room at once; return whether it was queued. Raises as `send`."""
-        return self._outbox.offer(self._outgoing(message))
+        """Queue a message if there is room at once; return whether it was queued.
+
+        Raises:
+            OversizedMessage: The peer would not take it.
+        """
+        return not self._outbox.is_closed and self._outbox.offer(self._outgoing(message))
 
     @abstractmethod
     async def close(self) -> None:

@@ -23,8 +23,9 @@ from structlog.typing import FilteringBoundLogger
 from silverfold.conf.errors import RemoteProtocolError, SilverfoldError
 from silverfold.connectors.common.server_thread import listen
 from silverfold.connectors.common.transport import Connection
-from silverfold.connectors.tengi.protocol.connection import MAGIC, ServerConnection
+from silverfold.connectors.tengi.protocol.connection import ServerConnection
 from silverfold.connectors.tengi.protocol.events import HandshakeReceived, Peer, Transport
+from silverfold.connectors.tengi.protocol.heads import MAGIC
 from silverfold.connectors.tengi.protocol.values import Handshake, Identifier
 from silverfold.connectors.tengi.transports.configuration import Configuration
 from silverfold.connectors.tengi.transports.frames import accept_key
@@ -48,6 +49,8 @@ _MAX_PENDING: Final = 256
 _MAX_JAVA_BODY: Final = 1 << 20
 _HEAD_OF_PACKET: Final = 23
 """Bytes of a body that tell its connection, and whether it is a Message."""
+_AFTER_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.BAD_REQUEST, HTTPStatus.SERVICE_UNAVAILABLE)
+"""Answers to requests whose body was read."""
 _LINGERING: Final = 2.0
 """Seconds for which the rest of a refused body is still read, so that its sender gets to read the answer."""
 
@@ -245,7 +248,8 @@ class Listening:
                 return
             await socket.send(encode_answer(status, closes=head.closes or not is_taken))
             if head.closes or not is_taken:
-                await self._linger(socket)
+                is_read = status in _AFTER_BODY or reader.held >= (head.content_length or 0)
+                await self._end(socket, is_read=is_read)
                 return
             within = self._settings.expire_after
 
@@ -312,7 +316,7 @@ class Listening:
         key = head.headers.get("sec-websocket-key", "")
         if head.start[0] != "GET" or head.start[1] != SOCKET or not key:
             await socket.send(encode_answer(HTTPStatus.FORBIDDEN))
-            await self._linger(socket)
+            await self._end(socket, is_read=True)
             return
         lines = [
             "HTTP/1.1 101 Switching Protocols",
@@ -323,11 +327,13 @@ class Listening:
         await socket.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
         await self._serve_stream(socket, Transport.WEBSOCKET, reader.take(reader.held))
 
-    async def _linger(self, socket: _Socket) -> None:
-        with contextlib.suppress(TimeoutError, SilverfoldError):
-            async with asyncio.timeout(_LINGERING):
-                while await socket.read():
-                    pass
+    async def _end(self, socket: _Socket, *, is_read: bool) -> None:
+        """End a socket behind an answer. A body that was not read would reset it, and the answer be lost."""
+        if not is_read:
+            with contextlib.suppress(TimeoutError, SilverfoldError):
+                async with asyncio.timeout(_LINGERING):
+                    while await socket.read():
+                        pass
         await socket.finish(self._settings.close_timeout)
 
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
 
 from silverfold.conf.errors import OversizedMessage, SourceUnavailable
 from silverfold.connectors.common.transport import Connection as Socket
-from silverfold.connectors.tengi.protocol.connection import ServerConnection
+from silverfold.connectors.tengi.protocol.connection import ServerConnection, State
 from silverfold.connectors.tengi.protocol.events import BadFrame, Closed, MessageReceived, Peer, PollReceived
 from silverfold.connectors.tengi.protocol.values import Identifier
 from silverfold.connectors.tengi.transports.configuration import Configuration
@@ -149,7 +149,9 @@ class PolledLink(Link):
         self._answered.set()
 
     async def _wait_for_messages(self, socket: Socket, superseded: asyncio.Event) -> None:
-        tasks = [asyncio.create_task(each) for each in (self._outbox.filled(), superseded.wait())]
+        tasks: list[asyncio.Future[Any]] = [
+            asyncio.ensure_future(each) for each in (self._outbox.filled(), superseded.wait())
+        ]
         try:
             await asyncio.wait(
                 [*tasks, socket.ended], timeout=self._settings.poll_wait, return_when=asyncio.FIRST_COMPLETED
@@ -159,7 +161,7 @@ class PolledLink(Link):
                 each.cancel()
 
     def _check_final(self) -> None:
-        if self._server.state.name == "CLOSED":
+        if self._server.state is State.CLOSED:
             self._end("the client violated the protocol")
 
     def _expire(self) -> None:

@@ -145,6 +145,7 @@ class PollingLink(Link):
     async def _post(self, packet: bytes) -> None:
         """Post a packet: 204 means taken; a close without an answer, sent."""
         socket = self._post_socket
+        is_used = socket is not None and not socket.ended.done()
         if socket is None or socket.ended.done():
             if socket is not None:
                 await socket.close()
@@ -155,6 +156,8 @@ class PollingLink(Link):
             await socket.finish(self._settings.request_timeout)
             return
         head, _ = await _read_answer(socket, MAX_HEAD) or (None, b"")
+        if head is None and is_used:
+            raise SourceUnavailable("the connection ended under a post, which may be lost")
         if head is not None and head.status != HTTPStatus.NO_CONTENT:
             raise RemoteProtocolError(f"status {head.status} to a post", reason="bad_status")
         if head is None or head.closes:

@@ -1,0 +1,79 @@
+"""One message to many connections."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.tengi.protocol import Packet
+from silverfold.connectors.tengi.server import Broadcaster
+from tests.support.tengi.pairs import TRANSPORTS, Inbox, connected, port_of, run, serving
+from tests.support.tengi.raw_peer import HANDSHAKE, raw
+
+
+def test_a_message_reaches_every_member_over_any_transport() -> None:
+    broadcaster = Broadcaster()
+
+    async def work() -> None:
+        async with serving(broadcaster.add) as server, AsyncExitStack() as stack:
+            members = [await stack.enter_async_context(connected(server, each)) for each in (*TRANSPORTS, *TRANSPORTS)]
+            inboxes = [Inbox(each) for each in members]
+            while len(broadcaster.members) < 6:
+                await asyncio.sleep(0.01)
+            packets = [Packet("news", {"number": number}) for number in range(20)]
+            ids = [broadcaster.send(each).id for each in packets]
+            assert len(set(ids)) == 20
+            for inbox in inboxes:
+                assert await inbox.take(20) == packets
+
+    run(work())
+
+
+def test_a_slow_member_is_dropped_and_the_others_get_all() -> None:
+    broadcaster = Broadcaster()
+
+    async def work() -> None:
+        async with serving(broadcaster.add, queue_bytes=2 << 20) as server, AsyncExitStack() as stack:
+            quick = await stack.enter_async_context(connected(server, "tcp"))
+            slow = await stack.enter_async_context(raw(port_of(server)))
+            await slow.send(b"TeNgI" + HANDSHAKE)
+            while len(broadcaster.members) < 2:
+                await asyncio.sleep(0.01)
+            inbox = Inbox(quick)
+            sent = 0
+            while len(broadcaster.members) == 2:
+                broadcaster.send(bytes([sent % 256]) * 100_000)
+                sent += 1
+                assert (await inbox.get())[0] == sent % 256 - 1 if sent % 256 else 255
+                assert sent < 1000
+            assert [each.id for each in broadcaster.members] == [quick.id]
+            while len(server.connections) > 1:
+                await asyncio.sleep(0.01)
+
+    run(work())
+
+
+def test_members_leave_with_their_connection_or_by_name() -> None:
+    broadcaster = Broadcaster()
+
+    async def work() -> None:
+        async with serving(broadcaster.add) as server:
+            async with connected(server, "tcp"), connected(server, "tcp") as second:
+                inbox = Inbox(second)
+                while len(broadcaster.members) < 2:
+                    await asyncio.sleep(0.01)
+                first_member, _ = broadcaster.members
+                broadcaster.remove(first_member)
+                broadcaster.remove(first_member)
+                broadcaster.send("to one")
+                assert await inbox.get() == "to one"
+                with pytest.raises(InvalidValue):
+                    broadcaster.send(None)
+            while broadcaster.members:
+                await asyncio.sleep(0.01)
+            broadcaster.send("to nobody")
+
+    run(work())

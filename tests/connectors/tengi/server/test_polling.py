@@ -1,0 +1,253 @@
+"""HTTP long polling of the server, as the protocol's chapters 5.3 and 7 have it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from silverfold.connectors.tengi.protocol import Message, Packet, PollingResponse
+from silverfold.connectors.tengi.protocol.decoder import Decoder
+from silverfold.connectors.tengi.protocol.events import Peer
+from silverfold.connectors.tengi.server import Connection
+from tests.connectors.tengi.client.test_connection import Recorder
+from tests.support.tengi.pairs import Inbox, port_of, run, serving
+from tests.support.tengi.raw_peer import (
+    HANDSHAKE,
+    body_of,
+    exchange,
+    http_handshake,
+    java_post,
+    packet_of,
+    poll_of,
+    raw,
+    read_all,
+)
+
+
+def bodies(answer: bytes) -> list[object]:
+    """Bodies of the messages that a poll's answer brings."""
+    decoder = Decoder(body_of(answer), at=19)
+    message = decoder.read_message()
+    decoder.check_end()
+    assert isinstance(message.body, PollingResponse)
+    return [each.body for each in message.body.messages]
+
+
+class Served:
+    """The server's connections as they come."""
+
+    def __init__(self) -> None:
+        self.connections: asyncio.Queue[Connection] = asyncio.Queue()
+
+    def __call__(self, connection: Connection) -> None:
+        self.connections.put_nowait(connection)
+
+
+def test_a_handshake_of_javas_client_is_answered_and_the_socket_closed() -> None:
+    async def work() -> bytes:
+        async with serving() as server:
+            return await exchange(port_of(server), java_post(HANDSHAKE))
+
+    answer = run(work())
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.split(b"\r\n") == [
+        b"HTTP/1.1 200 OK",
+        b"content-type: application/tengi",
+        b"content-length: 46",
+        b"connection: close",
+    ]
+    assert (body[:3], body[19:]) == (b"\1\xff\x9b", HANDSHAKE[1:])
+
+
+def test_polls_bring_what_is_queued_in_order_or_come_back_empty() -> None:
+    served = Served()
+
+    async def work() -> None:
+        async with serving(served, poll_wait=0.05) as server:
+            port = port_of(server)
+            connection_id = await http_handshake(port)
+            connection = await served.connections.get()
+            assert connection.id == connection_id
+            assert len(body_of(await exchange(port, java_post(poll_of(connection_id))))) == 47
+            for number in range(500):
+                await connection.write_object(number)
+            assert bodies(await exchange(port, java_post(poll_of(connection_id)))) == list(range(500))
+
+    run(work())
+
+
+def test_a_poll_is_answered_as_soon_as_a_message_comes() -> None:
+    served = Served()
+
+    async def work() -> None:
+        async with serving(served, poll_wait=50) as server:
+            connection_id = await http_handshake(port_of(server))
+            connection = await served.connections.get()
+            poll = asyncio.create_task(exchange(port_of(server), java_post(poll_of(connection_id))))
+            await asyncio.sleep(0.05)
+            await connection.write_object("now")
+            assert bodies(await poll) == ["now"]
+
+    run(work())
+
+
+def test_a_second_poll_ends_the_first() -> None:
+    served = Served()
+
+    async def work() -> None:
+        async with serving(served, poll_wait=50) as server:
+            connection_id = await http_handshake(port_of(server))
+            connection = await served.connections.get()
+            first, second = (
+                asyncio.create_task(exchange(port_of(server), java_post(poll_of(connection_id)))) for _ in range(2)
+            )
+            assert bodies(await first) == []
+            await connection.write_object("for the second")
+            assert bodies(await second) == ["for the second"]
+
+    run(work())
+
+
+def test_an_answer_has_a_limit_that_only_one_large_message_exceeds() -> None:
+    served = Served()
+
+    async def work() -> None:
+        async with serving(served, max_poll_answer=1000, poll_wait=0.05) as server:
+            connection_id = await http_handshake(port_of(server))
+            connection = await served.connections.get()
+            for size in (300, 300, 300, 300, 2000, 1):
+                await connection.write_object(b"x" * size)
+            answers = []
+            while answer := bodies(await exchange(port_of(server), java_post(poll_of(connection_id)))):
+                answers.append([len(each) for each in answer])  # type: ignore[arg-type]  # bytes, all of them
+            assert answers == [[300, 300], [300, 300], [2000], [1]]
+
+    run(work())
+
+
+def test_a_poll_whose_client_has_left_swallows_nothing() -> None:
+    served = Served()
+
+    async def work() -> None:
+        async with serving(served, poll_wait=50) as server:
+            connection_id = await http_handshake(port_of(server))
+            connection = await served.connections.get()
+            async with raw(port_of(server)) as leaving:
+                await leaving.send(java_post(poll_of(connection_id)))
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(0.05)
+            await connection.write_object("still there")
+            assert bodies(await exchange(port_of(server), java_post(poll_of(connection_id)))) == ["still there"]
+
+    run(work())
+
+
+def test_messages_of_an_answer_that_is_not_taken_are_queued_again_in_order() -> None:
+    """The client asks, and resets the connection before it has read an answer larger than the system's buffers."""
+    served = Served()
+    large = [bytes([number]) * (1 << 20) for number in range(12)]
+
+    async def work() -> None:
+        async with serving(served, max_poll_answer=16 << 20, queue_bytes=16 << 20) as server:
+            connection_id = await http_handshake(port_of(server))
+            connection = await served.connections.get()
+            for each in large:
+                await connection.write_object(each)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port_of(server), limit=1024)
+            writer.write(java_post(poll_of(connection_id)))
+            await reader.readexactly(20)
+            writer.transport.abort()
+            await asyncio.sleep(0.05)
+            await connection.write_object("last")
+            found: list[object] = []
+            while len(found) < 13:
+                found += bodies(await exchange(port_of(server), java_post(poll_of(connection_id))))
+            assert found == [*large, "last"]
+
+    run(work())
+
+
+def test_posts_are_answered_with_204_and_several_may_use_one_socket() -> None:
+    received: list[object] = []
+
+    def on_connect(connection: Connection) -> None:
+        connection.add_message_listener(lambda _, message: received.append(message.body))
+
+    async def work() -> bytes:
+        async with serving(on_connect) as server:
+            connection_id = await http_handshake(port_of(server))
+            async with raw(port_of(server)) as socket:
+                for number in range(3):
+                    post = java_post(packet_of(connection_id, number))
+                    await socket.send(post.replace(b"connection: close\r\n", b"") if number < 2 else post)
+                return await read_all(socket)
+
+    assert run(work()) == 2 * b"HTTP/1.1 204 No Content\r\n\r\n" + (
+        b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
+    )
+    assert received == [0, 1, 2]
+
+
+def test_a_post_of_a_java_client_is_taken_without_an_answer() -> None:
+    async def work() -> None:
+        served = Served()
+        async with serving(served, peer=Peer.JAVA) as server:
+            connection_id = await http_handshake(port_of(server))
+            inbox = Inbox(await served.connections.get())
+            packet = Packet("p", {"k": "v"})
+            assert await exchange(port_of(server), java_post(packet_of(connection_id, packet))) == b""
+            assert await inbox.get() == packet
+
+    run(work())
+
+
+def test_a_connection_ends_when_no_request_comes() -> None:
+    recorder = Recorder()
+
+    async def work() -> bytes:
+        async with serving(lambda each: each.add_connection_listener(recorder), expire_after=0.1) as server:
+            connection_id = await http_handshake(port_of(server))
+            await recorder.closed.wait()
+            return await exchange(port_of(server), java_post(poll_of(connection_id)))
+
+    assert run(work()).startswith(b"HTTP/1.1 403 ")
+    assert recorder.events == ["connected", "disconnected", "closed"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (java_post(HANDSHAKE).replace(b"POST", b"GET"), 405),
+        (java_post(HANDSHAKE).replace(b"POST", b"PUT"), 405),
+        (java_post(HANDSHAKE).replace(b"/channel", b"/channel?x"), 403),
+        (java_post(HANDSHAKE).replace(b"/tengi\r", b"/tengi; charset=utf-8\r"), 406),
+        (java_post(HANDSHAKE).replace(b"content-type", b"x"), 406),
+        (java_post(HANDSHAKE).replace(b"content-length", b"x"), 411),
+        (java_post(b"").replace(b"length: 0", b"length: 99999999"), 413),
+        (java_post(b"\0" * 100_000), 413),
+        (java_post(packet_of(bytes(16), 1)), 403),
+    ],
+)
+def test_requests_that_are_not_allowed_have_their_status(request_: bytes, status: int) -> None:
+    async def work() -> bytes:
+        async with serving() as server:
+            return await exchange(port_of(server), request_)
+
+    assert run(work()).startswith(b"HTTP/1.1 %d " % status)
+
+
+def test_a_bad_packet_costs_a_request_and_the_listener_learns_of_it() -> None:
+    recorder = Recorder()
+
+    async def work() -> None:
+        async with serving(lambda each: each.add_connection_listener(recorder), poll_wait=0.05) as server:
+            connection_id = await http_handshake(port_of(server))
+            bad = packet_of(connection_id, 1)[:-1]
+            assert (await exchange(port_of(server), java_post(bad))).startswith(b"HTTP/1.1 400 ")
+            post = java_post(packet_of(connection_id, Message.create("good")))
+            assert (await exchange(port_of(server), post)).startswith(b"HTTP/1.1 204 ")
+            assert bodies(await exchange(port_of(server), java_post(poll_of(connection_id)))) == []
+
+    run(work())
+    assert recorder.events[:3] == ["connected", "exception", "message"]

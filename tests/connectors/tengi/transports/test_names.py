@@ -1,0 +1,91 @@
+"""Names of transports, and the configuration."""
+
+from __future__ import annotations
+
+import pytest
+
+from silverfold.conf.errors import ConfigError
+from silverfold.connectors.tengi.client import ClientTransports, ConfigurationBuilder, UnsupportedTransport
+from silverfold.connectors.tengi.protocol import Int, Marshallable, Packet
+from silverfold.connectors.tengi.protocol.events import Transport
+from silverfold.connectors.tengi.server import ServerTransports
+from silverfold.connectors.tengi.transports.names import REASONS, parse_transport
+
+
+@pytest.mark.parametrize(
+    ("name", "transport"),
+    [
+        ("tcp", "tcp"),
+        ("websocket", "websocket"),
+        ("http", "http"),
+        ("tengi::transport::tengi", "tcp"),
+        ("tengi::transport::websocket/binary", "websocket"),
+        ("tengi::transport::http/1.1", "http"),
+    ],
+)
+def test_transports_have_a_short_name_and_javas(name: str, transport: str) -> None:
+    assert parse_transport(name) == transport
+
+
+@pytest.mark.parametrize("name", [*REASONS, "tengi::transport::http/2", "tengi::transport::udp"])
+def test_transports_that_tengi_only_names_are_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(UnsupportedTransport, match=r"is not supported: .*; use tcp, websocket or http") as raised:
+        ConfigurationBuilder().add_transport(name)
+    assert (raised.value.error_class, raised.value.retryable) == ("UNSUPPORTED_TRANSPORT", False)
+    assert (raised.value.file, raised.value.key) == ("configuration", "transport")
+    assert raised.value.reason == REASONS[raised.value.transport]
+
+
+def test_the_error_of_udp_is_written_out() -> None:
+    with pytest.raises(UnsupportedTransport) as raised:
+        parse_transport("udp", file="feed.toml", key="options.transport")
+    assert str(raised.value) == (
+        "feed.toml: options.transport: tengi transport 'udp' is not supported: the Java implementation has no working "
+        "UDP transport and no description of one exists; use tcp, websocket or http"
+    )
+
+
+@pytest.mark.parametrize("name", ["", "TCP", "quic", "tengi::transport::tcp2"])
+def test_other_names_are_unknown(name: str) -> None:
+    with pytest.raises(ConfigError, match="allowed: tcp, websocket or http") as raised:
+        parse_transport(name)
+    assert not isinstance(raised.value, UnsupportedTransport)
+
+
+def test_the_builder_collects_transports_with_their_ports_and_types() -> None:
+    class Point(Marshallable):
+        type_id = 7
+
+        def marshall(self, encoder: object) -> None: ...
+
+        @classmethod
+        def unmarshall(cls, decoder: object) -> Point:
+            return cls()
+
+    class Login(Packet):
+        type_id = 8
+
+    builder = ConfigurationBuilder().add_transport(ServerTransports.HTTP, ClientTransports.TCP)
+    builder.add_transport("websocket", port=9000).add_class(Point, Login).add_enum(9, ["A", "B"]).add_enumerable(
+        10, {"ONE": 1}
+    )
+    configuration = builder.set(poll_wait=1.5).build()
+    assert list(configuration.transports.items()) == [
+        (Transport.HTTP, 8080),
+        (Transport.TCP, 8080),
+        (Transport.WEBSOCKET, 9000),
+    ]
+    assert configuration.types.packets[8] is Login
+    assert configuration.types.marshallables[7] is Point
+    assert set(configuration.types.enums) == {9}
+    assert set(configuration.types.enumerables) == {10}
+    assert configuration.poll_wait == 1.5
+
+
+def test_a_configuration_without_transport_or_with_a_bad_port_is_refused() -> None:
+    with pytest.raises(ConfigError, match="one transport at least"):
+        ConfigurationBuilder().build()
+    with pytest.raises(ConfigError, match="0 to 65535"):
+        ConfigurationBuilder().add_transport("tcp", port=Int(65536))
+    with pytest.raises(TypeError, match="nonsense"):
+        ConfigurationBuilder().set(nonsense=1)

@@ -1,0 +1,63 @@
+"""TLS on each transport, verified unless switched off by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from silverfold.conf.errors import ConfigError, SourceRefused, SourceUnavailable, UntrustedSource
+from silverfold.connectors.tengi.transports.configuration import Tls
+from tests.connectors.tengi.client.test_connection import echo
+from tests.support.certificates import AUTHORITY, of_a_stranger, server_of, trusted_file
+from tests.support.tengi.pairs import TRANSPORTS, connected, run, serving
+
+each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
+
+
+async def _ask(transport: str, served: Tls | None, used: Tls | None) -> Any:
+    async with (
+        serving(echo, tls=served, handshake_timeout=2.0) as server,
+        connected(server, transport, tls=used) as connection,
+    ):
+        return (await connection.request("secret")).body
+
+
+@each_transport
+def test_a_trusted_certificate_is_enough(transport: str, tmp_path: Path) -> None:
+    issued = AUTHORITY.issue_cert("127.0.0.1")
+    issued.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
+    served, used = Tls(certificate=tmp_path / "server.pem"), Tls(ca=trusted_file(tmp_path))
+    assert run(_ask(transport, served, used)) == "secret"
+
+
+@each_transport
+def test_a_strangers_certificate_is_refused_unless_verification_is_off(transport: str) -> None:
+    served = Tls(context=of_a_stranger())
+    with pytest.raises(UntrustedSource):
+        run(_ask(transport, served, Tls()))
+    assert run(_ask(transport, served, Tls(verify=False))) == "secret"
+
+
+@each_transport
+def test_a_certificate_of_another_name_is_refused(transport: str, tmp_path: Path) -> None:
+    with pytest.raises(UntrustedSource):
+        run(_ask(transport, Tls(context=server_of("other.example")), Tls(ca=trusted_file(tmp_path))))
+
+
+@each_transport
+def test_plain_text_and_tls_do_not_meet(transport: str) -> None:
+    with pytest.raises((SourceUnavailable, SourceRefused)):
+        run(_ask(transport, Tls(context=server_of()), None))
+    with pytest.raises(SourceUnavailable):
+        run(_ask(transport, None, Tls(verify=False)))
+
+
+def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"ca: found .*nowhere\.pem"):
+        Tls(ca=tmp_path / "nowhere.pem").client_context()
+    with pytest.raises(ConfigError, match=r"certificate: found .*nowhere\.pem"):
+        Tls(certificate=tmp_path / "nowhere.pem").server_context()
+    with pytest.raises(ConfigError, match="a server's certificate"):
+        Tls().server_context()
