@@ -20,6 +20,7 @@ MAGIC: Final = b"TeNgI"
 """First bytes of a client on TCP."""
 MESSAGE: Final = b"\xff\x9a"
 """First bytes of a Message."""
+_IDENTIFIER: Final = b"\xff\x9b"
 _HANDSHAKE: Final = b"\xff\x99\xff\x37"
 
 
@@ -54,9 +55,14 @@ def read_head(packet: bytes) -> Head:
 
 def _read_identifier(decoder: Decoder) -> Identifier:
     at = decoder.offset
-    if decoder.read_bytes(2) != b"\xff\x9b":
+    if decoder.read_bytes(2) != _IDENTIFIER:
         raise InvalidValue("an Identifier is due", offset=at, reason="unexpected_object")
     return decoder.read_identifier()
+
+
+def encode_message_of(body: bytes) -> bytes:
+    """Return a new Message, of a random id, as an object. Its body is an object already."""
+    return MESSAGE + _IDENTIFIER + Identifier.random() + body
 
 
 def encode_message(message: Message, types: TypeRegistry = BUILT_IN) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from silverfold.connectors.tengi.protocol.decoder import Decoder
 from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, parse_type, read_row, write_row
 from silverfold.connectors.tengi.protocol.feed.order import Action, Ask, Land, TableOrder
 from silverfold.connectors.tengi.protocol.feed.packets import (
@@ -21,7 +22,7 @@ from silverfold.connectors.tengi.protocol.feed.packets import (
     read_packet,
 )
 from silverfold.connectors.tengi.protocol.values import Identifier, Packet
-from silverfold.connectors.tengi.server.feed.tables import SourceTable
+from silverfold.connectors.tengi.server.feed.tables import Outgoing, SourceTable
 
 Rows = dict[tuple[Any, ...], dict[str, Any]]
 _PATIENCE = 5.0
@@ -55,7 +56,7 @@ class ModelReceiver:
 
     def subscribe(self, now: float) -> None:
         self._progress_at = now
-        self._order.abandon_snapshot()
+        self._perform(self._order.abandon_snapshot(now), now)
         position = self.position
         found = Subscribe(self.table, -1) if position is None else Subscribe(self.table, position.seq, position.epoch)
         self.requests.append(found.to_packet())
@@ -135,6 +136,13 @@ class ModelReceiver:
         key = tuple(row[name] for name in self._keys) if self._keys else (len(self.rows),)
         assert key not in self.rows, "a key is there once"
         self.rows[key] = row
+
+
+def decoded(outgoing: Outgoing) -> Packet:
+    """The packet that a source has encoded."""
+    packet = Decoder(outgoing.body).read_object()
+    assert isinstance(packet, Packet)
+    return packet
 
 
 def rows_of(table: SourceTable) -> Rows:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final
 
-from silverfold.connectors.tengi.protocol.values import Packet
+from silverfold.connectors.tengi.server.feed.tables import Outgoing
 
 _MOST_HELD: Final = 16
 """Packets that may be late at one time."""
@@ -37,13 +37,13 @@ class FaultyLink:
 
     def __init__(self, faults: FeedFaults, chance: Random) -> None:
         self._faults, self._chance = faults, chance
-        self._late: list[Packet] = []
+        self._late: list[Outgoing] = []
 
     def closes(self) -> bool:
         """Return whether the connection is to end before the next packet."""
         return self._meets(self._faults.close)
 
-    def send(self, packet: Packet) -> Iterator[Packet]:
+    def send(self, packet: Outgoing) -> Iterator[Outgoing]:
         """Yield the packets to send in place of one, in order."""
         is_lost = self._meets(self._faults.lose)
         if is_lost or (packet.name == "snapshot" and self._meets(self._faults.drop_parts)):
@@ -57,7 +57,7 @@ class FaultyLink:
                 while self._late and self._chance.random() < 0.5:
                     yield self._late.pop(self._chance.randrange(len(self._late)))
 
-    def flush(self) -> Iterator[Packet]:
+    def flush(self) -> Iterator[Outgoing]:
         """Yield the packets that are late; nothing else follows for now."""
         while self._late:
             yield self._late.pop(self._chance.randrange(len(self._late)))

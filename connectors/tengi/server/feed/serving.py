@@ -6,16 +6,20 @@ import asyncio
 import time
 from collections.abc import Callable
 from random import Random
+from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
 from silverfold.conf.errors import ProtocolError, SourceUnavailable, WireError
 from silverfold.connectors.common.tasks import until_first_ends
 from silverfold.connectors.tengi.protocol.events import Closed, MessageReceived
-from silverfold.connectors.tengi.protocol.values import Message
+from silverfold.connectors.tengi.protocol.heads import encode_message_of
 from silverfold.connectors.tengi.server.feed.faults import FaultyLink, FeedFaults
 from silverfold.connectors.tengi.server.feed.source import FeedSession, FeedSource
 from silverfold.connectors.tengi.transports.link import Link
+
+_TURN: Final = 16 << 10
+"""Bytes that a link may be given in a row: then the others have their turn."""
 
 
 class FeedService:
@@ -82,17 +86,20 @@ class FeedService:
 
     async def _send(self, link: Link, session: FeedSession, wake: asyncio.Event) -> None:
         """Send packets as fast as the link takes them, then wait for more."""
-        line = FaultyLink(self._faults, self._chance)
+        line, unyielded = FaultyLink(self._faults, self._chance), 0
         while True:
             wake.clear()
             while (packet := session.next_packet()) is not None:
                 if line.closes():
                     return
                 for each in line.send(packet):
-                    await link.send(Message.create(each))
-                await asyncio.sleep(0)  # a link with room does not wait: others have their turn
+                    await link.send_encoded(encode_message_of(each.body))
+                unyielded += len(packet.body)
+                if unyielded >= _TURN:  # a link with room does not wait
+                    await asyncio.sleep(0)
+                    unyielded = 0
             for each in line.flush():
-                await link.send(Message.create(each))
+                await link.send_encoded(encode_message_of(each.body))
             await wake.wait()
 
     async def _expire(self, session: FeedSession) -> None:

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from silverfold.conf.errors import InvalidValue, RemoteProtocolError
 from silverfold.connectors.tengi.protocol.feed.packets import Ack, Ping, Pong, SourceError, Subscribe, read_packet
-from silverfold.connectors.tengi.protocol.values import Identifier, Packet
-from silverfold.connectors.tengi.server.feed.tables import PartLimits, SourceTable
+from silverfold.connectors.tengi.protocol.values import Identifier
+from silverfold.connectors.tengi.server.feed.tables import Outgoing, PartLimits, SourceTable
 
 UNKNOWN_TABLE, NOT_UNDERSTOOD, NOT_ALLOWED, UNAVAILABLE = 1, 2, 3, 4
 """Codes of ``error``."""
@@ -72,7 +72,7 @@ class FeedSession:
     def __init__(self, source: FeedSource, now: float) -> None:
         self._source = source
         self._received_at = now
-        self._answers = deque[Packet]()
+        self._answers = deque[Outgoing]()
         self.subscriptions: dict[str, Subscription] = {}
         """By table; the next to be served first."""
         source.sessions.add(self)
@@ -97,13 +97,13 @@ class FeedSession:
             case Ack():
                 self._acknowledge(request)
             case Ping():
-                self._answers.append(Pong(request.seq).to_packet())
+                self._answers.append(Outgoing.of(Pong(request.seq).to_packet()))
             case Pong():
                 pass
             case _:
                 self._refuse(NOT_UNDERSTOOD, f"a source takes no {type(request).__name__.lower()}")
 
-    def next_packet(self) -> Packet | None:
+    def next_packet(self) -> Outgoing | None:
         """Return the next packet to send; None if there is none until a table changes or a message comes.
 
         Answers come first. Subscriptions take turns, packet by packet.
@@ -145,7 +145,7 @@ class FeedSession:
             self._source.release(subscription.table)
 
     def _refuse(self, code: int, text: str, table: str | None = None) -> None:
-        self._answers.append(SourceError(code, text, table).to_packet())
+        self._answers.append(Outgoing.of(SourceError(code, text, table).to_packet()))
 
 
 class Subscription:
@@ -162,9 +162,9 @@ class Subscription:
         self._epoch, self._next = epoch if after >= 0 else None, after + 1
         self._acknowledged = after if self._has_position() else 0
         self._version = 0
-        self._parts: Iterator[Packet] = iter(())
+        self._parts: Iterator[Outgoing] = iter(())
 
-    def next_packet(self) -> Packet | None:
+    def next_packet(self) -> Outgoing | None:
         """Return the next part of a snapshot, schema, or update; None at the end of the table's updates."""
         part = next(self._parts, None)
         if part is not None:

@@ -13,6 +13,7 @@ from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from silverfold.conf.errors import LocalProtocolError
+from silverfold.connectors.tengi.protocol.encoder import Encoder
 from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, parse_type, write_row
 from silverfold.connectors.tengi.protocol.feed.packets import Change, Entry, Position, Schema, Snapshot, Update
 from silverfold.connectors.tengi.protocol.values import Identifier, Packet
@@ -49,9 +50,23 @@ class PartLimits(NamedTuple):
     size: int = 1 << 19
 
 
+class Outgoing(NamedTuple):
+    """A packet that is encoded: each receiver gets the same bytes, in a message of its own."""
+
+    name: str
+    body: bytes
+
+    @classmethod
+    def of(cls, packet: Packet) -> Outgoing:
+        """Return a packet, encoded. Raises InvalidValue: a value in it cannot be."""
+        encoder = Encoder()
+        encoder.write_object(packet)
+        return cls(packet.name, encoder.to_bytes())
+
+
 class _Update(NamedTuple):
     version: int
-    packet: Packet
+    packet: Outgoing
     changes: int
 
 
@@ -110,7 +125,8 @@ class SourceTable:
             ts: Commit time, in microseconds since 1970; None to send none.
 
         Raises:
-            LocalProtocolError: A row to change is missing, or one to add is there; nothing is changed.
+            LocalProtocolError: A row to change is missing, or one to add is there. Nothing is changed.
+            InvalidValue: A value does not fit its column. Nothing is changed.
         """
         if not changes:
             raise LocalProtocolError(f"{self.name}: an update without changes")
@@ -155,31 +171,31 @@ class SourceTable:
         """Return the version of the schema of an update in history; the newest version for the next update."""
         return self._updates[seq].version if seq <= self.seq else self.version
 
-    def update(self, seq: int) -> Packet:
+    def update(self, seq: int) -> Outgoing:
         """Return an update in history, as ``change`` or ``update``."""
         return self._updates[seq].packet
 
-    def schema(self, version: int) -> Packet:
+    def schema(self, version: int) -> Outgoing:
         """Return the ``schema`` of a version that history needs, or of the newest one."""
         columns = {name: str(kind) for name, kind in self._schemas[version].items()}
-        return Schema(self.name, version, self.keys, columns).to_packet()
+        return Outgoing.of(Schema(self.name, version, self.keys, columns).to_packet())
 
-    def snapshot(self, limits: PartLimits, new_id: Callable[[], Identifier]) -> Iterator[Packet]:
+    def snapshot(self, limits: PartLimits, new_id: Callable[[], Identifier]) -> Iterator[Outgoing]:
         """Return the parts of a snapshot of the rows as they are now. Rows are encoded as parts are taken."""
         part = Snapshot(self.name, Position(self.epoch, self.seq), self.version, new_id(), 0, False, ())
         return _parts(part, list(self.rows.values()), self.columns, limits)
 
-    def _update_packet(self, changes: RowChanges, ts: int | None) -> Packet:
+    def _update_packet(self, changes: RowChanges, ts: int | None) -> Outgoing:
         place = self.name, Position(self.epoch, self.seq + 1), self.version
         removed = [Entry(self._key_values(key)) for key in changes.removed]
         modified = [_entry(row, self.columns, self._key_values(key)) for key, row in changes.modified]
         if len(changes) > 1:
             added = [_entry(row, self.columns) for row in changes.added]
-            return Update(*place, removed, modified, added, ts).to_packet()
+            return Outgoing.of(Update(*place, removed, modified, added, ts).to_packet())
         op = "DELETE" if removed else "UPDATE" if modified else "INSERT"
         added = [_entry(row, self.columns, self._key_values(self._key(row))) for row in changes.added]
         (entry,) = removed + modified + added
-        return Change(*place, op, entry, ts).to_packet()
+        return Outgoing.of(Change(*place, op, entry, ts).to_packet())
 
     def _key_values(self, key: Key) -> Mapping[str, Any]:
         values, _ = write_row(dict(zip(self.keys, key, strict=True)) if self.keys else {}, self.columns)
@@ -246,7 +262,7 @@ def _entry(row: Row, columns: Mapping[str, ColumnType], key: Mapping[str, Any] |
 
 def _parts(
     head: Snapshot, rows: Sequence[Row], columns: Mapping[str, ColumnType], limits: PartLimits
-) -> Iterator[Packet]:
+) -> Iterator[Outgoing]:
     """Yield the parts of a snapshot; a table without rows has one."""
     at = 0
     for part in count():
@@ -255,7 +271,7 @@ def _parts(
             entries.append(_entry(rows[at], columns))
             size += _size(entries[-1].write_to(Packet("entry")))
             at += 1
-        yield replace(head, part=part, is_last=at == len(rows), rows=entries).to_packet()
+        yield Outgoing.of(replace(head, part=part, is_last=at == len(rows), rows=entries).to_packet())
         if at == len(rows):
             return
 

@@ -8,12 +8,11 @@ import hypothesis.strategies as st
 from hypothesis import given
 
 from silverfold.conf.errors import RemoteProtocolError
-from silverfold.connectors.tengi.protocol.values import Packet
 from silverfold.connectors.tengi.server.feed.faults import FaultyLink, FeedFaults
 from silverfold.connectors.tengi.server.feed.source import FeedOptions, FeedSession, FeedSource
-from silverfold.connectors.tengi.server.feed.tables import PartLimits, SourceTable
+from silverfold.connectors.tengi.server.feed.tables import Outgoing, PartLimits, SourceTable
 from silverfold.connectors.tengi.server.workload.changer import Changer
-from tests.support.tengi.model_receiver import ModelReceiver, rows_of, without_nulls
+from tests.support.tengi.model_receiver import ModelReceiver, decoded, rows_of, without_nulls
 
 COLUMNS = {
     "id": "int",
@@ -61,9 +60,9 @@ class World:
             for each in self.link.send(packet):
                 self.deliver(each)
 
-    def deliver(self, packet: Packet) -> None:
+    def deliver(self, packet: Outgoing) -> None:
         try:
-            self.receiver.receive(packet, self.now)
+            self.receiver.receive(decoded(packet), self.now)
         except RemoteProtocolError:
             self.connect()
 

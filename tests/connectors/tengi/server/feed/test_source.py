@@ -10,6 +10,7 @@ from silverfold.conf.errors import RemoteProtocolError
 from silverfold.connectors.tengi.protocol.values import Identifier, Int, Packet
 from silverfold.connectors.tengi.server.feed.source import FeedOptions, FeedSession, FeedSource, Refusal
 from silverfold.connectors.tengi.server.feed.tables import PartLimits, RowChanges, SourceTable
+from tests.support.tengi.model_receiver import decoded
 
 EPOCH, LATER = "00001700000000000000", "00001800000000000000"
 
@@ -47,10 +48,15 @@ def ack(seq: int, epoch: str = EPOCH, table: str = "orders") -> Packet:
     return Packet("ack", {"table": table, "epoch": epoch, "seq": seq})
 
 
+def next_packet(session: FeedSession) -> Packet | None:
+    outgoing = session.next_packet()
+    return None if outgoing is None else decoded(outgoing)
+
+
 def drain(session: FeedSession) -> list[str]:
     """Take all packets; each as its name, with its table's place."""
     found = []
-    while (packet := session.next_packet()) is not None:
+    while (packet := next_packet(session)) is not None:
         part, seq, version, code = (int(packet.get_value(name, -1)) for name in ("part", "seq", "version", "code"))
         if packet.name == "snapshot":
             found.append(f"part {part} at {seq}")
@@ -110,7 +116,7 @@ def test_a_new_subscription_replaces_the_one_before_and_its_snapshot(session: Fe
 def test_subscriptions_take_turns(session: FeedSession) -> None:
     session.receive(subscribe(), 0.0)
     session.receive(subscribe("empty"), 0.0)
-    packets = [session.next_packet() for _ in range(5)]
+    packets = [next_packet(session) for _ in range(5)]
     assert [each.get_value("table") for each in packets if each] == ["orders", "empty", "orders", "empty", "orders"]
 
 
@@ -180,7 +186,7 @@ def test_an_old_epochs_acknowledgement_releases_nothing_of_the_new_one(
 def test_a_ping_is_answered_with_its_number(session: FeedSession) -> None:
     session.receive(Packet("ping", {"seq": 7}), 0.0)
     session.receive(Packet("ping", {"seq": Int(8)}), 0.0)
-    assert [session.next_packet() for _ in range(3)] == [
+    assert [next_packet(session) for _ in range(3)] == [
         Packet("pong", {"seq": 7}),
         Packet("pong", {"seq": 8}),
         None,
@@ -211,7 +217,7 @@ def test_what_is_not_understood_is_answered_by_code_2(session: FeedSession, body
 
 def test_an_unknown_table_is_answered_by_code_1_and_its_name(session: FeedSession) -> None:
     session.receive(subscribe("x" * 1000), 0.0)
-    packet = session.next_packet()
+    packet = next_packet(session)
     assert packet == Packet("error", {"code": Int(1), "text": f"there is no table '{'x' * 100}'", "table": "x" * 100})
 
 

@@ -7,6 +7,7 @@ import pytest
 from silverfold.conf.errors import LocalProtocolError
 from silverfold.connectors.tengi.protocol.values import Byte, Identifier, Int, Packet
 from silverfold.connectors.tengi.server.feed.tables import PartLimits, RowChanges, SourceTable
+from tests.support.tengi.model_receiver import decoded
 
 EPOCH = "00001700000000000000"
 ID = Identifier(b"0123456789abcdef")
@@ -22,7 +23,7 @@ def head(seq: int) -> dict[str, object]:
 
 
 def test_a_schema_names_the_keys_and_the_types() -> None:
-    found = orders().schema(1)
+    found = decoded(orders().schema(1))
     assert found == Packet(
         "schema",
         {
@@ -78,7 +79,7 @@ NO_NAME = {"nulls": Packet("nulls", {"name": Byte(1)})}
 def test_one_change_is_a_change_and_several_are_an_update(changes: RowChanges, expected: Packet) -> None:
     table = orders()
     assert table.apply(changes) == 1
-    assert table.update(1) == expected
+    assert decoded(table.update(1)) == expected
 
 
 def test_changes_apply_in_the_order_removed_modified_added() -> None:
@@ -90,7 +91,7 @@ def test_changes_apply_in_the_order_removed_modified_added() -> None:
 def test_the_time_of_the_commit_is_sent_where_it_is_known() -> None:
     table = orders()
     table.apply(RowChanges(removed=[(1,)]), ts=5)
-    assert table.update(1).get_value("ts") == 5
+    assert decoded(table.update(1)).get_value("ts") == 5
 
 
 @pytest.mark.parametrize(
@@ -119,7 +120,7 @@ def test_a_table_without_keys_takes_inserts_only() -> None:
     table.apply(RowChanges(added=[{"line": "a"}]))
     table.apply(RowChanges(added=[{"line": "a"}]))
     assert [row["line"] for row in table.rows.values()] == ["a", "a"]
-    assert table.update(2).get_value("key") == Packet("key")
+    assert decoded(table.update(2)).get_value("key") == Packet("key")
     with pytest.raises(LocalProtocolError):
         table.apply(RowChanges(removed=[(0,)]))
 
@@ -147,7 +148,7 @@ def test_history_that_nobody_needs_is_released() -> None:
 @pytest.mark.parametrize(("count", "sizes"), [(0, [0]), (1, [1]), (2, [2]), (3, [2, 1]), (4, [2, 2])])
 def test_a_snapshot_comes_in_parts_the_last_of_which_is_marked(count: int, sizes: list[int]) -> None:
     table = orders(count)
-    parts = list(table.snapshot(PartLimits(rows=2), lambda: ID))
+    parts = [decoded(each) for each in table.snapshot(PartLimits(rows=2), lambda: ID)]
     assert [len(each.get_value("rows").values) for each in parts] == sizes
     assert [each.get_value("part") for each in parts] == list(range(len(sizes)))
     assert [each.get_value("last") for each in parts] == [0] * (len(sizes) - 1) + [1]
@@ -158,13 +159,13 @@ def test_a_snapshot_comes_in_parts_the_last_of_which_is_marked(count: int, sizes
 def test_large_rows_make_small_parts() -> None:
     rows = [{"id": number, "name": "x" * 1000} for number in range(20)]
     table = SourceTable("orders", {"id": "bigint", "name": "string"}, ["id"], rows, epoch=EPOCH)
-    parts = list(table.snapshot(PartLimits(size=10_000), lambda: ID))
+    parts = [decoded(each) for each in table.snapshot(PartLimits(size=10_000), lambda: ID)]
     assert [len(each.get_value("rows").values) for each in parts] == [4, 4, 4, 4, 4]
 
 
 def test_a_snapshot_is_of_one_moment_whatever_changes_meanwhile() -> None:
     table = orders(3)
-    parts = table.snapshot(PartLimits(rows=1), lambda: ID)
+    parts = map(decoded, table.snapshot(PartLimits(rows=1), lambda: ID))
     first = next(parts)
     table.apply(RowChanges(removed=[(2,)], modified=[((3,), {"name": "new"})]))
     rows = [each.get_value("rows").get_value("0").get_value("row") for each in (first, *parts)]
@@ -176,8 +177,8 @@ def test_a_new_version_adds_and_drops_columns() -> None:
     assert table.set_columns({"id": "bigint", "size": "int"}) == 2
     table.apply(RowChanges(modified=[((1,), {"size": 4})]))
     assert table.rows == {(1,): {"id": 1, "size": 4}}
-    assert table.update(1).get_value("version") == 2
-    assert table.schema(2).get_value("columns") == Packet("columns", {"id": "bigint", "size": "int"})
+    assert decoded(table.update(1)).get_value("version") == 2
+    assert decoded(table.schema(2)).get_value("columns") == Packet("columns", {"id": "bigint", "size": "int"})
     with pytest.raises(LocalProtocolError, match="not all columns"):
         table.set_columns({"size": "int"})
 
@@ -187,7 +188,7 @@ def test_old_versions_go_with_the_history_that_needs_them() -> None:
     table.apply(RowChanges(modified=[((1,), {"name": "x"})]))
     table.set_columns({"id": "bigint"})
     assert [table.update_version(each) for each in (1, 2)] == [1, 2]
-    assert table.schema(1).get_value("version") == 1
+    assert decoded(table.schema(1)).get_value("version") == 1
     table.release(1)
     with pytest.raises(KeyError):
         table.schema(1)
@@ -199,4 +200,4 @@ def test_a_new_epoch_numbers_from_one_and_has_no_history() -> None:
     table.begin_epoch("00001800000000000000")
     assert (table.seq, table.oldest, table.rows) == (0, 1, {(1,): {"id": 1, "name": "x"}})
     table.apply(RowChanges(removed=[(1,)]))
-    assert table.update(1).get_value("epoch") == "00001800000000000000"
+    assert decoded(table.update(1)).get_value("epoch") == "00001800000000000000"
