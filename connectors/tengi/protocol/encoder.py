@@ -9,7 +9,11 @@ from enum import Enum
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
+
 from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.tengi.protocol.arrays import encode_numbers
 from silverfold.connectors.tengi.protocol.compression import encode_bitset, encode_compressed
 from silverfold.connectors.tengi.protocol.errors import UnknownType
 from silverfold.connectors.tengi.protocol.limits import MAX_DEPTH
@@ -130,6 +134,26 @@ class Encoder:
     def write_bitset(self, values: Sequence[bool] | None) -> None:
         """Write bits in chunks. None and no values are the same bytes, and read as None."""
         self._out += encode_bitset(values)
+
+    def write_short_array(self, values: npt.ArrayLike) -> None:
+        """Write numbers of 16 bits, signed, without their count, as all arrays of numbers."""
+        self._out += encode_numbers(values, np.int16)
+
+    def write_int32_array(self, values: npt.ArrayLike) -> None:
+        """Write numbers of 32 bits, signed."""
+        self._out += encode_numbers(values, np.int32)
+
+    def write_int64_array(self, values: npt.ArrayLike) -> None:
+        """Write numbers of 64 bits, signed."""
+        self._out += encode_numbers(values, np.int64)
+
+    def write_float_array(self, values: npt.ArrayLike) -> None:
+        """Write numbers in single precision."""
+        self._out += encode_numbers(values, np.float32)
+
+    def write_double_array(self, values: npt.ArrayLike) -> None:
+        """Write numbers in double precision."""
+        self._out += encode_numbers(values, np.float64)
 
     def write_string(self, value: str) -> None:
         """Write a text. Lone surrogates are written as they are."""

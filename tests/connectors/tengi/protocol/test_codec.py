@@ -6,9 +6,10 @@ import math
 import struct
 import uuid
 from enum import Enum
-from typing import Any
+from typing import Any, Self
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -24,6 +25,7 @@ from silverfold.connectors.tengi.protocol import (
     Float,
     Identifier,
     Int,
+    Marshallable,
     Marshaller,
     Message,
     Packet,
@@ -93,6 +95,91 @@ def test_fields_come_back(number: int, bits: list[bool], text: str, size: int) -
     assert decoder.read_bitset() == (bits or None)
     assert decoder.read_string() == joined(text)
     assert decoder.read_string() == joined("\U0001f600" * (size // 2) + text)
+
+
+ARRAYS = {
+    "short": ("h", st.integers(-(1 << 15), (1 << 15) - 1)),
+    "int32": ("i", st.integers(-(1 << 31), (1 << 31) - 1)),
+    "int64": ("q", st.integers(-(1 << 63), (1 << 63) - 1)),
+    "float": ("f", st.floats(width=32)),
+    "double": ("d", st.floats()),
+}
+"""Arrays of numbers: code of `struct`, and values."""
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@given(chosen=st.data())
+def test_arrays_are_their_numbers_one_after_another(name: str, chosen: st.DataObject) -> None:
+    code, values = ARRAYS[name]
+    numbers = chosen.draw(st.lists(values, max_size=50))
+    expected = struct.pack(f">{len(numbers)}{code}", *numbers)
+    for given_as in (list, tuple, lambda each: np.array(each, code), lambda each: np.array(each, f">{code}")):
+        encoder = Encoder()
+        getattr(encoder, f"write_{name}_array")(given_as(numbers))
+        assert encoder.to_bytes() == expected
+    decoder = Decoder(b"x" + expected, at=1)
+    found = getattr(decoder, f"read_{name}_array")(len(numbers))
+    assert found.dtype == np.dtype(code)
+    assert struct.pack(f">{len(numbers)}{code}", *found) == expected
+    decoder.check_end()
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("short", [1 << 15]),
+        ("int32", np.array([-(1 << 31) - 1])),
+        ("int64", [1 << 63]),
+        ("int64", np.array([1 << 63], np.uint64)),
+        ("int32", [1.0]),
+        ("int32", [True]),
+        ("int32", [None]),
+        ("int32", 7),
+        ("double", [[1.0]]),
+        ("double", [[1.0], [1.0, 2.0]]),
+        ("double", "12"),
+        ("float", [1e39]),
+    ],
+)
+def test_an_array_that_would_have_to_change_is_not_written(name: str, values: Any) -> None:
+    encoder = Encoder()
+    with pytest.raises(InvalidValue, match="out_of_range"):
+        getattr(encoder, f"write_{name}_array")(values)
+    assert encoder.to_bytes() == b""
+
+
+def test_the_length_of_an_array_is_judged_before_it_is_read() -> None:
+    for count, limit, error in ((-1, 16, InvalidValue), (5, 16, OversizedMessage), (3, 16, TruncatedMessage)):
+        decoder = Decoder(bytes(8), limit=limit)
+        with pytest.raises(error):
+            decoder.read_int32_array(count)
+        assert decoder.offset == 0
+    assert decoder.needed == 12
+
+
+class Samples(Marshallable):
+    type_id = 30
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    def marshall(self, encoder: Encoder) -> None:
+        encoder.write_int32(len(self.values))
+        encoder.write_double_array(self.values)
+
+    @classmethod
+    def unmarshall(cls, decoder: Decoder) -> Self:
+        return cls(decoder.read_double_array(decoder.read_count(8)))
+
+
+def test_a_type_of_ones_own_has_an_array() -> None:
+    types, values = TypeRegistry(Samples), np.arange(100) / 8
+    octets = written(Samples(values), types)
+    assert np.array_equal(Decoder(octets, types).read_object().values, values)
+    assert object_end(octets, 0, types) == len(octets) == 808
+    lines = SerializationDebugger(types).explain_object(octets).splitlines()
+    assert len(lines) == 4
+    assert "double_array array([ 0." in lines[-1]
 
 
 def joined(text: str) -> str:
