@@ -10,10 +10,9 @@ from functools import partial
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.connectors.tengi.protocol.arrays import encode_numbers
+from silverfold.connectors.tengi.protocol.arrays import AnyNumbers, encode_numbers
 from silverfold.connectors.tengi.protocol.compression import encode_bitset, encode_compressed
 from silverfold.connectors.tengi.protocol.errors import UnknownType
 from silverfold.connectors.tengi.protocol.limits import MAX_DEPTH
@@ -135,23 +134,23 @@ class Encoder:
         """Write bits in chunks. None and no values are the same bytes, and read as None."""
         self._out += encode_bitset(values)
 
-    def write_short_array(self, values: npt.ArrayLike) -> None:
+    def write_short_array(self, values: AnyNumbers) -> None:
         """Write numbers of 16 bits, signed, without their count, as all arrays of numbers."""
         self._out += encode_numbers(values, np.int16)
 
-    def write_int32_array(self, values: npt.ArrayLike) -> None:
+    def write_int32_array(self, values: AnyNumbers) -> None:
         """Write numbers of 32 bits, signed."""
         self._out += encode_numbers(values, np.int32)
 
-    def write_int64_array(self, values: npt.ArrayLike) -> None:
+    def write_int64_array(self, values: AnyNumbers) -> None:
         """Write numbers of 64 bits, signed."""
         self._out += encode_numbers(values, np.int64)
 
-    def write_float_array(self, values: npt.ArrayLike) -> None:
+    def write_float_array(self, values: AnyNumbers) -> None:
         """Write numbers in single precision."""
         self._out += encode_numbers(values, np.float32)
 
-    def write_double_array(self, values: npt.ArrayLike) -> None:
+    def write_double_array(self, values: AnyNumbers) -> None:
         """Write numbers in double precision."""
         self._out += encode_numbers(values, np.float64)
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, MutableMapping
 from contextlib import suppress
 from random import Random
+from typing import Final
 
 import structlog
 
@@ -22,6 +23,9 @@ from silverfold.connectors.tengi.receiver.table_feed import TableFeed, resumed_p
 from silverfold.connectors.tengi.transports.dialing import open_first_link
 from silverfold.connectors.tengi.transports.link import Link, LinkEvent
 from silverfold.connectors.tengi.transports.listening import Listening
+
+_AT_ONCE: Final = 64
+"""Packets that land in one call, if they have arrived: to wait for each takes 8 µs, a quarter of all."""
 
 
 class TengiReceiver:
@@ -94,9 +98,14 @@ class TengiReceiver:
             if isinstance(event, Closed):
                 await sink.land(frames)
                 return
-            if event is not None:
-                frames += epoch.take(event, now)
-            await sink.land(frames)
+            taken = 0
+            try:
+                while event is not None and not isinstance(event, Closed):
+                    frames += epoch.take(event, now)
+                    taken += 1
+                    event = link.arrived_event() if taken < _AT_ONCE else None
+            finally:
+                await sink.land(frames)
 
     async def _next_event(self, link: Link, epoch: Epoch) -> LinkEvent | None:
         """Return the next event; None if something is due before. Raises SourceUnavailable: the source is silent."""

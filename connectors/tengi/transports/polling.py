@@ -77,6 +77,10 @@ class PollingLink(Link):
                 raise
         return self._events.popleft()
 
+    def arrived_event(self) -> LinkEvent | None:
+        """See `Link.arrived_event`."""
+        return self._events.popleft() if self._events else None
+
     def _check_tasks(self, polling: asyncio.Task[None], posting: asyncio.Task[None]) -> None:
         """Take the result of what has ended. Raise its error."""
         if polling.done():
