@@ -22,7 +22,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, Timestam
 
 from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
 from silverfold.transforms.spark_errors import named_errors
-from silverfold.transforms.sql import between, literal, path_table, quoted, type_text
+from silverfold.transforms.sql import between, has_order, literal, path_table, quoted, type_text
 
 OP, POSITION, PRESENT = "_op", "_position", "_present"
 
@@ -148,14 +148,16 @@ def replace(
 ) -> None:
     """Make the target hold exactly the net rows, in one commit; equal rows are not rewritten.
 
-    Equality is that of SQL: a stored -0.0 is not replaced by 0.0.
+    Equality is that of SQL: a stored -0.0 is not replaced by 0.0. Rows with a map or a variant, which SQL cannot
+    compare, are always rewritten.
 
     The net rows must be complete existing rows: no deletes, and ``_present`` is ignored. Otherwise like `merge`.
     """
     columns = _table_columns(net)
     values = [name for name in columns if name not in keys]
     before = {name: "NULL" if name in new else f"t.{quoted(name)}" for name in values}
-    differs = " OR ".join(f"NOT ({before[name]} <=> s.{quoted(name)})" for name in values) or "FALSE"
+    unlike = [f"NOT ({before[name]} <=> s.{quoted(name)})" for name in values if has_order(net.schema[name].dataType)]
+    differs = "TRUE" if len(unlike) < len(values) else " OR ".join(unlike) or "FALSE"
     statement = f"""
         {merge_into(target, new)} USING {SOURCE} AS s ON {same_key(keys)}
         WHEN MATCHED AND ({differs}) THEN

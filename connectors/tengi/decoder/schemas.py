@@ -1,17 +1,12 @@
-"""Columns and keys of a table, by version, from its landed ``schema`` packets or from the settings."""
+"""Columns and keys of a table, by version: what the frames of a cut may have as their schema."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
-from silverfold.conf.errors import InvalidValue, SchemaDrift, WireError
-from silverfold.connectors.base import ControlFrame, Cut
-from silverfold.connectors.tengi.options import TengiTable
-from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, parse_type
-from silverfold.connectors.tengi.protocol.frame_access import read_frame
-from silverfold.connectors.tengi.protocol.values import Int, Packet
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.tengi.protocol.feed.columns import ColumnType
 
 
 @dataclass(frozen=True)
@@ -21,41 +16,6 @@ class Schema:
     version: int
     keys: tuple[str, ...]
     columns: Mapping[str, ColumnType]
-
-
-_Landed: TypeAlias = tuple[int, Schema | str]
-"""Position of a control frame, and its schema; why it cannot be read, as text."""
-
-
-@dataclass(frozen=True)
-class Schemas:
-    """The schemas of a feed's streams, each with its position, in order. A repeated one is left out."""
-
-    by_stream: Mapping[str, tuple[_Landed, ...]]
-
-    def of(self, cut: Cut, table: TengiTable) -> TableSchemas:
-        """Return those that the frames of a cut may have.
-
-        Raises:
-            SchemaDrift: None landed before the cut's end, it is unreadable, or its keys are not those of the settings.
-        """
-        if table.columns:
-            return TableSchemas(Schema(0, table.keys, {name: parse_type(text) for name, text in table.columns.items()}))
-        landed = [each for each in self.by_stream.get(cut.stream, ()) if each[0] < cut.last]
-        if not landed:
-            raise SchemaDrift("the source has not told its columns", table=cut.stream)
-        newest = landed[-1][1]
-        if isinstance(newest, str):
-            raise SchemaDrift(f"its columns, as the source tells them: {newest}", table=cut.stream)
-        keys = table.keys or newest.keys
-        if not keys:
-            raise SchemaDrift("the source names no keys: set keys", table=cut.stream)
-        if newest.keys and set(keys) != set(newest.keys):
-            raise SchemaDrift(
-                f"the settings have other keys than the source: {', '.join(newest.keys)}", table=cut.stream
-            )
-        known = tuple([(at, schema) for at, schema in landed if isinstance(schema, Schema)])
-        return TableSchemas(Schema(newest.version, keys, newest.columns), known)
 
 
 @dataclass(frozen=True)
@@ -78,42 +38,3 @@ class TableSchemas:
             if schema.version == version and at < position:
                 return schema.columns
         raise InvalidValue(f"no schema of version {version!r:.40} came before", reason="unknown_version")
-
-
-def read_schemas(control: Iterable[ControlFrame]) -> Schemas:
-    """Collect the schemas in control frames."""
-    by_stream: dict[str, list[_Landed]] = {}
-    first_seen: dict[str, dict[str, int]] = {}
-    for frame in control:
-        if frame.stream is None:
-            continue
-        landed, seen = by_stream.setdefault(frame.stream, []), first_seen.setdefault(frame.stream, {})
-        found: Schema | str
-        try:
-            found = _read_schema(read_frame(frame.body), seen)
-        except WireError as error:
-            found = str(error)
-        if not landed or landed[-1][1] != found:
-            landed.append((frame.frame_seq, found))
-    return Schemas({stream: tuple(landed) for stream, landed in by_stream.items()})
-
-
-def _read_schema(packet: Packet, seen: dict[str, int]) -> Schema:
-    version, keys = packet.get_value("version"), _texts(packet.get_value("keys"))
-    columns = _texts(packet.get_value("columns"))
-    if packet.name != "schema" or not isinstance(version, Int) or not columns:
-        raise InvalidValue("no schema with version, keys and columns", reason="bad_schema")
-    ordered = [keys.get(str(at)) for at in range(len(keys))]
-    names = [name for name in ordered if name in columns]
-    if len(names) < len(keys):
-        raise InvalidValue("a key is no column", reason="bad_schema")
-    for name in sorted(columns):
-        seen.setdefault(name, len(seen))
-    kinds = {name: parse_type(columns[name]) for name in sorted(columns, key=seen.__getitem__)}
-    return Schema(version, tuple(map(str, names)), kinds)
-
-
-def _texts(found: Any) -> dict[str, str]:
-    if not isinstance(found, Packet) or not all(type(each) is str for each in found.values.values()):
-        raise InvalidValue("keys and columns are Packets of texts", reason="bad_schema")
-    return found.values

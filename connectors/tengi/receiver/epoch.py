@@ -24,6 +24,9 @@ from silverfold.connectors.tengi.receiver.table_feed import TableFeed
 
 _ROWS: Final = frozenset({"schema", "snapshot", "change", "update"})
 
+_MOST_UNKNOWN: Final = 1_000
+"""Names of unknown tables and packets that are counted: a peer chooses them."""
+
 
 class Epoch:
     """The tables of a feed on one connection.
@@ -125,11 +128,14 @@ class Epoch:
 
     def _mark_unknown(self, what: str) -> list[Frame]:
         """Return a mark the first time, the tenth, and so on: a source may send nothing else."""
-        self._unknown[what[:100]] += 1
-        number = self._unknown[what[:100]]
-        if number != 10 ** (len(str(number)) - 1) or len(self._unknown) > 1_000:
+        what = what[:100]
+        if what not in self._unknown and len(self._unknown) >= _MOST_UNKNOWN:
             return []
-        return [mark("unexpected packet", what=what[:100], count=number, level="warning")]
+        self._unknown[what] += 1
+        number = self._unknown[what]
+        if number != 10 ** (len(str(number)) - 1):
+            return []
+        return [mark("unexpected packet", what=what, count=number, level="warning")]
 
 
 class Refused(SourceRefused):

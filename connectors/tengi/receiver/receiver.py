@@ -21,11 +21,11 @@ from silverfold.connectors.tengi.protocol.values import Message
 from silverfold.connectors.tengi.receiver.epoch import Epoch, Refused
 from silverfold.connectors.tengi.receiver.table_feed import TableFeed, resumed_position
 from silverfold.connectors.tengi.transports.dialing import open_first_link
-from silverfold.connectors.tengi.transports.link import Link, LinkEvent
+from silverfold.connectors.tengi.transports.link import Link
 from silverfold.connectors.tengi.transports.listening import Listening
 
-_AT_ONCE: Final = 64
-"""Packets that land in one call, if they have arrived: to wait for each takes 8 µs, a quarter of all."""
+_TICK: Final = 0.02
+"""Seconds between looks at the time, and at what is to be sent."""
 
 
 class TengiReceiver:
@@ -54,6 +54,8 @@ class TengiReceiver:
         served: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
         async def serve(link: Link) -> None:
+            if served.done():  # a second source, while the first one's end is taken in
+                return
             try:
                 found = await self._serve(link, sink, resume)
             except Exception as error:
@@ -76,7 +78,11 @@ class TengiReceiver:
         )
         await sink.land([connected, *epoch.begin(self._now())])
         try:
-            await until_first_ends(self._read(link, epoch, sink), self._acknowledge(link, epoch, sink))
+            await until_first_ends(
+                self._read(link, epoch, sink),
+                self._keep_time(link, epoch, sink),
+                self._acknowledge(link, epoch, sink),
+            )
         except asyncio.CancelledError:
             await self._land_arrived(link, epoch, sink)
             raise
@@ -88,36 +94,26 @@ class TengiReceiver:
         return None
 
     async def _read(self, link: Link, epoch: Epoch, sink: FrameSink) -> None:
-        """Land what comes, and send what is due, until the source ends the connection."""
-        while True:
-            for request in epoch.requests(self._now()):
-                await link.send(Message.create(request.to_packet()))
-            event = await self._next_event(link, epoch)
-            now = self._now()
-            frames = epoch.due(now)
-            if isinstance(event, Closed):
-                await sink.land(frames)
-                return
-            taken = 0
-            try:
-                while event is not None and not isinstance(event, Closed):
-                    frames += epoch.take(event, now)
-                    taken += 1
-                    event = link.arrived_event() if taken < _AT_ONCE else None
-            finally:
-                await sink.land(frames)
+        """Land what comes until the source ends the connection."""
+        now = asyncio.get_running_loop().time
+        while not isinstance(event := await link.next_event(), Closed):
+            await sink.land(epoch.take(event, now()))
 
-    async def _next_event(self, link: Link, epoch: Epoch) -> LinkEvent | None:
-        """Return the next event; None if something is due before. Raises SourceUnavailable: the source is silent."""
-        dead_at = link.last_received + self._feed.options.dead_after
-        try:
-            async with asyncio.timeout_at(min(epoch.deadline, dead_at)):
-                return await link.next_event()
-        except TimeoutError:
-            silence = self._feed.options.dead_after
-            if self._now() >= link.last_received + silence:
-                raise SourceUnavailable(f"{link.peer_address}: nothing came for {silence:g} s") from None
-            return None
+    async def _keep_time(self, link: Link, epoch: Epoch, sink: FrameSink) -> None:
+        """Send what is to be sent, and do what is due, for ever. Raises SourceUnavailable: the source is silent.
+
+        It looks every `_TICK`, beside the reader: a timer for each event took 9 of 42 µs.
+        """
+        silence = self._feed.options.dead_after
+        while True:
+            now = self._now()
+            if now >= link.last_received + silence:
+                raise SourceUnavailable(f"{link.peer_address}: nothing came for {silence:g} s")
+            if epoch.deadline <= now:
+                await sink.land(epoch.due(now))
+            for request in epoch.requests(now):
+                await link.send(Message.create(request.to_packet()))
+            await asyncio.sleep(_TICK)
 
     async def _acknowledge(self, link: Link, epoch: Epoch, sink: FrameSink) -> None:
         """Acknowledge what bronze holds, now and then, for ever."""

@@ -136,8 +136,8 @@ class TableFeed:
         return frames + self._take_waiting(now)
 
     def _take_waiting(self, now: float) -> list[Frame]:
-        waiting, self._early, self._early_bytes = self._early, [], 0
-        return [frame for heading, packet in waiting for frame in self.take(heading, packet, now)]
+        early, self._early, self._early_bytes = self._early, [], 0
+        return [frame for heading, packet in early for frame in self.take(heading, packet, now)]
 
     def _take_early(self, heading: Heading, packet: MessageReceived, now: float) -> list[Frame]:
         """Keep a packet whose schema has not come; without room it is given up: the source sends it again."""

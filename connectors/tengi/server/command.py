@@ -13,14 +13,14 @@ import typer
 from silverfold.conf.secrets import Secret
 from silverfold.conf.text import counted
 from silverfold.connectors.common.rate import Rate
-from silverfold.connectors.common.simulation import Host, Port, QuietAfter, announce, change_visibly
+from silverfold.connectors.common.simulation import Port, QuietAfter, announce, change_visibly
 from silverfold.connectors.common.stopping import stopped_by_signals
 from silverfold.connectors.common.transport import Address, parse_address
 from silverfold.connectors.tengi.protocol.events import Transport
 from silverfold.connectors.tengi.protocol.limits import JAVA_CUT
 from silverfold.connectors.tengi.protocol.values import Handshake, Identifier
 from silverfold.connectors.tengi.server.feed.faults import FeedFaults
-from silverfold.connectors.tengi.server.feed.server import FeedServer, new_epoch
+from silverfold.connectors.tengi.server.feed.server import FeedServer, first_version, new_epoch
 from silverfold.connectors.tengi.server.feed.source import FeedOptions, FeedSource
 from silverfold.connectors.tengi.server.feed.tables import PartLimits, SourceTable
 from silverfold.connectors.tengi.server.workload.changer import Changer
@@ -50,7 +50,7 @@ def tengi(
         typer.Option(help="Transport to serve, or to dial with; default: all, at one port. May be repeated."),
     ] = None,
     port: Port = PORT,
-    host: Host = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     dial: Annotated[
         list[str] | None,
         typer.Option(
@@ -131,8 +131,10 @@ def _tables(given: Sequence[str], keys: Sequence[str], history: int) -> list[Sou
     if unknown := sorted(columns.keys() - files.keys()):
         raise typer.BadParameter(f"no table {unknown[0]!r} is published", param_hint="--keys")
     chosen = {name: [each.strip() for each in text.split(",") if each.strip()] for name, text in columns.items()}
+    version = first_version(epoch)
     return [
-        load_table(Path(file), name, chosen.get(name), epoch=epoch, history=history) for name, file in files.items()
+        load_table(Path(file), name, chosen.get(name), epoch=epoch, history=history, version=version)
+        for name, file in files.items()
     ]
 
 

@@ -73,7 +73,7 @@ class Connection:
         self._requests: dict[Identifier, asyncio.Future[Message]] = {}
         self._received: asyncio.Queue[Message | Exception | None] = asyncio.Queue(MAX_UNDELIVERED)
         self._tasks: list[asyncio.Task[None]] = []
-        self._is_leaving = False
+        self._is_leaving = self._has_ended = False
         self._closed = asyncio.Event()
         self._finishing: asyncio.Task[None] | None = None
 
@@ -132,6 +132,8 @@ class Connection:
             SourceUnavailable: The connection ended before.
             Exception: Those of `write_object`.
         """
+        if self._has_ended:
+            raise SourceUnavailable("the connection has ended")
         message = value if isinstance(value, Message) else Message.create(value)
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._requests[message.id] = answer
@@ -203,6 +205,7 @@ class Connection:
         await self._received.put(None)
 
     def _fail_requests(self) -> None:
+        self._has_ended = True
         for request in self._requests.values():
             if not request.done():
                 request.set_exception(SourceUnavailable("the connection ended before the answer"))

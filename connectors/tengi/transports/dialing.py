@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import os
 from collections.abc import Awaitable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -16,13 +14,11 @@ from silverfold.connectors.common.transport import Address, Connection, connect
 from silverfold.connectors.tengi.protocol.connection import ClientConnection
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
 from silverfold.connectors.tengi.transports.configuration import Configuration
-from silverfold.connectors.tengi.transports.frames import accept_key
+from silverfold.connectors.tengi.transports.exchanges import ask_for_upgrade
 from silverfold.connectors.tengi.transports.link import Link
 from silverfold.connectors.tengi.transports.polling import PollingLink
-from silverfold.connectors.tengi.transports.requests import SOCKET, Head, HttpReader
 from silverfold.connectors.tengi.transports.streams import StreamLink
 
-_SWITCHING: Final = 101
 _T = TypeVar("_T")
 
 
@@ -71,16 +67,19 @@ async def open_link(
         max_answer=settings.max_answer,
     )
     if transport is Transport.HTTP:
-        link = PollingLink(address, tls, protocol, settings, log=log)
-        await _in_time(link.shake_hands(), address, settings.handshake_timeout + settings.connect_timeout)
-        return link
+        polling = PollingLink(address, tls, protocol, settings, log=log)
+        await _in_time(polling.shake_hands(), address, settings.handshake_timeout + settings.connect_timeout)
+        polling.start()
+        return polling
     socket = await connect(address, timeout=settings.connect_timeout, tls=tls)
     try:
         opening = _open_stream(socket, address, protocol, settings, log)
-        return await _in_time(opening, address, settings.handshake_timeout)
+        link = await _in_time(opening, address, settings.handshake_timeout)
     except BaseException:
         await socket.close()
         raise
+    link.start()
+    return link
 
 
 async def _in_time(opening: Awaitable[_T], address: Address, seconds: float) -> _T:
@@ -94,35 +93,8 @@ async def _in_time(opening: Awaitable[_T], address: Address, seconds: float) -> 
 async def _open_stream(
     socket: Connection, address: Address, protocol: ClientConnection, settings: Configuration, log: FilteringBoundLogger
 ) -> StreamLink:
-    first = await _upgrade(socket, address) if protocol.transport is Transport.WEBSOCKET else b""
+    first = await ask_for_upgrade(socket, str(address)) if protocol.transport is Transport.WEBSOCKET else b""
     link = StreamLink(socket, protocol, settings, peer_address=str(address), log=log, first=first)
     await link.write(protocol.send_handshake(settings.handshake))
     await link.shake_hands()
-    link.start()
     return link
-
-
-async def _upgrade(socket: Connection, address: Address) -> bytes:
-    """Ask for WebSocket; return the bytes behind the answer."""
-    key = base64.b64encode(os.urandom(16)).decode()
-    lines = [
-        f"GET {SOCKET} HTTP/1.1",
-        f"Host: {address}",
-        "Upgrade: websocket",
-        "Connection: Upgrade",
-        f"Sec-WebSocket-Key: {key}",
-        "Sec-WebSocket-Version: 13",
-    ]
-    await socket.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
-    reader = HttpReader()
-    head: Head | None = None
-    while (head := reader.next_head()) is None:
-        chunk = await socket.read()
-        if not chunk:
-            raise SourceRefused(code="handshake", text="the server closed the connection without an upgrade")
-        reader.receive(chunk)
-    if head.status != _SWITCHING or not head.is_upgrade:
-        raise RemoteProtocolError(f"status {head.status} instead of an upgrade to WebSocket", reason="no_upgrade")
-    if head.headers.get("sec-websocket-accept") != accept_key(key):
-        raise RemoteProtocolError("the upgrade answers another key", reason="no_upgrade")
-    return reader.take(reader.held)

@@ -145,10 +145,6 @@ class Link(ABC):
             WireError: The final error of an earlier BadFrame.
         """
 
-    def arrived_event(self) -> LinkEvent | None:
-        """Return an event whose bytes were read already; None if there is none at hand. Raises as `next_event`."""
-        return None
-
     async def send(self, message: Message) -> None:
         """Queue a message, waiting for room. Messages are written in the order given.
 

@@ -13,8 +13,9 @@ Peers that have not shaken hands are bounded: in number, in bytes, and in time.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine
 from http import HTTPStatus
 from typing import Any, Final, TypeAlias
 
@@ -28,17 +29,10 @@ from silverfold.connectors.tengi.protocol.events import HandshakeReceived, Peer,
 from silverfold.connectors.tengi.protocol.heads import MAGIC
 from silverfold.connectors.tengi.protocol.values import Handshake, Identifier
 from silverfold.connectors.tengi.transports.configuration import Configuration
-from silverfold.connectors.tengi.transports.frames import accept_key
+from silverfold.connectors.tengi.transports.exchanges import fill, finish_answered, grant_upgrade, read_head
 from silverfold.connectors.tengi.transports.link import MAX_HANDSHAKE, Link, cancel_and_wait
 from silverfold.connectors.tengi.transports.polled import PolledLink
-from silverfold.connectors.tengi.transports.requests import (
-    CHANNEL,
-    CONTENT_TYPE,
-    SOCKET,
-    Head,
-    HttpReader,
-    encode_answer,
-)
+from silverfold.connectors.tengi.transports.requests import HttpReader, encode_answer, request_error
 from silverfold.connectors.tengi.transports.streams import StreamLink
 
 OnLink: TypeAlias = Callable[[Link], Awaitable[object]]
@@ -51,8 +45,8 @@ _HEAD_OF_PACKET: Final = 23
 """Bytes of a body that tell its connection, and whether it is a Message."""
 _AFTER_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.BAD_REQUEST, HTTPStatus.SERVICE_UNAVAILABLE)
 """Answers to requests whose body was read."""
-_LINGERING: Final = 2.0
-"""Seconds for which the rest of a refused body is still read, so that its sender gets to read the answer."""
+_ACCEPT_AGAIN: Final = 0.5
+"""Seconds until the next try to accept a socket, after an error."""
 
 
 class _Socket(Connection):
@@ -76,7 +70,8 @@ class Listening:
         self._settings, self._on_link, self._log = settings, on_link, log
         self.ports: dict[Transport, int] = {}
         """Port of each transport, once it listens."""
-        self._accepting: list[asyncio.Server] = []
+        self._is_stopped = False
+        self._listening: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._sockets: set[_Socket] = set()
         self._pending: dict[_Socket, None] = {}
@@ -99,16 +94,12 @@ class Listening:
         shared: dict[int, list[Transport]] = {}
         for transport, port in self._settings.transports.items():
             shared.setdefault(port, []).append(transport)
-        loop = asyncio.get_running_loop()
         try:
             for port, transports in shared.items():
                 listening = listen(self._settings.host, port)
-                timeout = self._settings.handshake_timeout if tls else None
-                server = await loop.create_server(
-                    self._factory(frozenset(transports)), sock=listening, ssl=tls, ssl_handshake_timeout=timeout
-                )
-                self._accepting.append(server)
+                self._listening.append(listening)
                 self.ports |= dict.fromkeys(transports, listening.getsockname()[1])
+                self._watch(listening, frozenset(transports), tls)
         except BaseException:
             await self.stop()
             raise
@@ -116,23 +107,60 @@ class Listening:
 
     async def stop(self) -> None:
         """Stop listening, and end all links at once. Safe to repeat."""
-        for each in self._accepting:
+        self._is_stopped = True
+        for each in self._listening:
+            asyncio.get_running_loop().remove_reader(each)
             each.close()
-        self._accepting.clear()
+        self._listening.clear()
         for link in list(self._links):
             await link.abort()
         await cancel_and_wait(*self._tasks)
-        for socket in list(self._sockets):
-            await socket.close()
+        for connection in list(self._sockets):
+            await connection.close()
 
-    def _factory(self, transports: frozenset[Transport]) -> Callable[[], _Socket]:
-        def accepted(socket: _Socket) -> None:
-            self._accept(socket, transports)
+    def _watch(self, listening: socket.socket, transports: frozenset[Transport], tls: ssl.SSLContext | None) -> None:
+        """Accept sockets as they come. Unlike asyncio's server, this loses none that comes while it stops."""
+        loop = asyncio.get_running_loop()
 
-        return lambda: _Socket(accepted, self._settings.dead_after)
+        def accept() -> None:
+            try:
+                accepted, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:  # too many files are open
+                self._log.warning("accept_failed", reason=str(error))
+                loop.remove_reader(listening)
+                loop.call_later(_ACCEPT_AGAIN, resume)
+                return
+            if len(self._tasks) >= 2 * (self._settings.max_connections + _MAX_PENDING):
+                accepted.close()
+                return
+            accepted.setblocking(False)
+            task = self._spawn(self._connect(accepted, transports, tls))
+            task.add_done_callback(lambda done: accepted.close() if done.cancelled() else None)
+
+        def resume() -> None:
+            if not self._is_stopped:
+                loop.add_reader(listening, accept)
+
+        resume()
+
+    async def _connect(
+        self, accepted: socket.socket, transports: frozenset[Transport], tls: ssl.SSLContext | None
+    ) -> None:
+        """Make a connection of a socket, with TLS its handshake first."""
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                lambda: _Socket(lambda connection: self._accept(connection, transports), self._settings.dead_after),
+                accepted,
+                ssl=tls,
+                ssl_handshake_timeout=self._settings.handshake_timeout if tls else None,
+            )
+        except OSError as error:
+            self._log.info("client_dropped", reason=str(error))
 
     def _accept(self, socket: _Socket, transports: frozenset[Transport]) -> None:
-        if len(self._sockets) >= 2 * self._settings.max_connections + _MAX_PENDING:
+        if self._is_stopped:
             socket.abort()
             return
         self._sockets.add(socket)
@@ -143,10 +171,11 @@ class Listening:
             oldest.abort()
         self._spawn(self._serve_socket(socket, transports))
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _serve_socket(self, socket: _Socket, transports: frozenset[Transport]) -> None:
         log = self._log.bind(client=socket.peer)
@@ -232,13 +261,16 @@ class Listening:
         """Serve requests until one of them ends the connection."""
         within = self._settings.handshake_timeout
         while True:
-            head = await self._read_head(socket, reader, within)
+            async with asyncio.timeout(within):
+                head = await read_head(socket, reader)
             if head is None:
                 return
             if head.is_upgrade and Transport.WEBSOCKET in transports:
-                await self._upgrade(socket, reader, head)
+                if await grant_upgrade(socket, head, timeout=self._settings.close_timeout):
+                    await self._serve_stream(socket, Transport.WEBSOCKET, reader.take(reader.held))
                 return
-            status = self._head_error(head) if Transport.HTTP in transports else HTTPStatus.FORBIDDEN
+            limit = _MAX_JAVA_BODY if self._settings.peer is Peer.JAVA else self._settings.max_packet
+            status = request_error(head, max_body=limit) if Transport.HTTP in transports else HTTPStatus.FORBIDDEN
             if status is None:
                 status = await self._serve_request(socket, reader, head.content_length or 0)
             if status is None:
@@ -249,40 +281,19 @@ class Listening:
             await socket.send(encode_answer(status, closes=head.closes or not is_taken))
             if head.closes or not is_taken:
                 is_read = status in _AFTER_BODY or reader.held >= (head.content_length or 0)
-                await self._end(socket, is_read=is_read)
+                await finish_answered(socket, is_read=is_read, timeout=self._settings.close_timeout)
                 return
             within = self._settings.expire_after
-
-    async def _read_head(self, socket: _Socket, reader: HttpReader, within: float) -> Head | None:
-        async with asyncio.timeout(within):
-            while (head := reader.next_head()) is None:
-                chunk = await socket.read()
-                if not chunk:
-                    return None
-                reader.receive(chunk)
-        return head
-
-    def _head_error(self, head: Head) -> HTTPStatus | None:
-        if head.start[0] != "POST":
-            return HTTPStatus.METHOD_NOT_ALLOWED
-        if head.start[1] != CHANNEL:
-            return HTTPStatus.FORBIDDEN
-        if head.headers.get("content-type") != CONTENT_TYPE:
-            return HTTPStatus.NOT_ACCEPTABLE
-        if head.content_length is None:
-            return HTTPStatus.LENGTH_REQUIRED
-        limit = _MAX_JAVA_BODY if self._settings.peer is Peer.JAVA else self._settings.max_packet
-        return HTTPStatus.REQUEST_ENTITY_TOO_LARGE if head.content_length > limit else None
 
     async def _serve_request(self, socket: _Socket, reader: HttpReader, size: int) -> HTTPStatus | None:
         """Serve a packet; return the status to answer, or None if an answer was sent or none is due."""
         async with asyncio.timeout(self._settings.request_timeout):
-            if not await _fill(socket, reader, min(size, _HEAD_OF_PACKET)):
+            if not await fill(socket, reader, min(size, _HEAD_OF_PACKET)):
                 return None
             link = self._link_of(reader.peek(_HEAD_OF_PACKET))
             if link is None and (size > MAX_HANDSHAKE or reader.peek(1) != b"\0"):
                 return HTTPStatus.REQUEST_ENTITY_TOO_LARGE if reader.peek(1) == b"\0" else HTTPStatus.FORBIDDEN
-            if not await _fill(socket, reader, size):
+            if not await fill(socket, reader, size):
                 return None
         body = reader.take(size)
         if link is None:
@@ -311,37 +322,3 @@ class Listening:
 
     def _forget(self, link: PolledLink) -> None:
         self._polled.pop(link.connection_id, None)
-
-    async def _upgrade(self, socket: _Socket, reader: HttpReader, head: Head) -> None:
-        key = head.headers.get("sec-websocket-key", "")
-        if head.start[0] != "GET" or head.start[1] != SOCKET or not key:
-            await socket.send(encode_answer(HTTPStatus.FORBIDDEN))
-            await self._end(socket, is_read=True)
-            return
-        lines = [
-            "HTTP/1.1 101 Switching Protocols",
-            "upgrade: websocket",
-            "connection: upgrade",
-            f"sec-websocket-accept: {accept_key(key)}",
-        ]
-        await socket.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
-        await self._serve_stream(socket, Transport.WEBSOCKET, reader.take(reader.held))
-
-    async def _end(self, socket: _Socket, *, is_read: bool) -> None:
-        """End a socket behind an answer. A body that was not read would reset it, and the answer be lost."""
-        if not is_read:
-            with contextlib.suppress(TimeoutError, SilverfoldError):
-                async with asyncio.timeout(_LINGERING):
-                    while await socket.read():
-                        pass
-        await socket.finish(self._settings.close_timeout)
-
-
-async def _fill(socket: Connection, reader: HttpReader, size: int) -> bool:
-    """Read until so many bytes are there; return False if the connection ends before."""
-    while reader.held < size:
-        chunk = await socket.read()
-        if not chunk:
-            return False
-        reader.receive(chunk)
-    return True

@@ -18,8 +18,9 @@ from silverfold.connectors.common.transport import Address, Connection, connect
 from silverfold.connectors.tengi.protocol.connection import ClientConnection
 from silverfold.connectors.tengi.protocol.events import Closed, Event, HandshakeReceived, Peer, PollAnswered
 from silverfold.connectors.tengi.transports.configuration import Configuration
+from silverfold.connectors.tengi.transports.exchanges import read_answer
 from silverfold.connectors.tengi.transports.link import Link, LinkEvent, cancel_and_wait
-from silverfold.connectors.tengi.transports.requests import CONTENT_TYPE, MAX_HEAD, Head, HttpReader, encode_post
+from silverfold.connectors.tengi.transports.requests import CONTENT_TYPE, MAX_HEAD, encode_post
 
 _CLOSED: Final = Closed("end of the connection")
 
@@ -60,6 +61,9 @@ class PollingLink(Link):
         if not isinstance(event, HandshakeReceived):
             raise getattr(event, "error", RemoteProtocolError("the answer is no handshake", reason="no_handshake"))
         self.handshake = event.values
+
+    def start(self) -> None:
+        """Start posting what is queued: the handshakes are done."""
         self._posting = asyncio.create_task(self._post_queued())
 
     async def next_event(self) -> LinkEvent:
@@ -76,10 +80,6 @@ class PollingLink(Link):
                 self._end()
                 raise
         return self._events.popleft()
-
-    def arrived_event(self) -> LinkEvent | None:
-        """See `Link.arrived_event`."""
-        return self._events.popleft() if self._events else None
 
     def _check_tasks(self, polling: asyncio.Task[None], posting: asyncio.Task[None]) -> None:
         """Take the result of what has ended. Raise its error."""
@@ -159,7 +159,7 @@ class PollingLink(Link):
             self._post_socket = None
             await socket.finish(self._settings.request_timeout)
             return
-        head, _ = await _read_answer(socket, MAX_HEAD) or (None, b"")
+        head, _ = await read_answer(socket, MAX_HEAD) or (None, b"")
         if head is None and is_used:
             raise SourceUnavailable("the connection ended under a post, which may be lost")
         if head is not None and head.status != HTTPStatus.NO_CONTENT:
@@ -177,7 +177,7 @@ class PollingLink(Link):
         try:
             async with asyncio.timeout(self._settings.request_timeout):
                 await socket.send(encode_post(packet, host=str(self._address), closes=True))
-                answer = await _read_answer(socket, self._settings.max_answer)
+                answer = await read_answer(socket, self._settings.max_answer)
         except TimeoutError:
             raise SourceUnavailable("no answer to a request in time") from None
         finally:
@@ -189,24 +189,3 @@ class PollingLink(Link):
             detail = f"status {head.status} with content of {head.headers.get('content-type', 'no type')!r}"
             raise RemoteProtocolError(detail, reason="bad_status")
         return body
-
-
-async def _read_answer(socket: Connection, max_body: int) -> tuple[Head, bytes] | None:
-    """Return head and body of an answer; None if the server closes before its first byte. Raises SilverfoldError."""
-    reader = HttpReader()
-    while (head := reader.next_head()) is None:
-        chunk = await socket.read()
-        if not chunk:
-            if reader.held:
-                raise SourceUnavailable("the connection ended in the head of an answer")
-            return None
-        reader.receive(chunk)
-    size = head.content_length or 0
-    if size > max_body:
-        raise RemoteProtocolError(f"an answer of {size} bytes, {max_body} are allowed", reason="too_large")
-    while reader.held < size:
-        chunk = await socket.read()
-        if not chunk:
-            raise SourceUnavailable("the connection ended in an answer")
-        reader.receive(chunk)
-    return head, reader.take(size)

@@ -108,6 +108,19 @@ def _headers(lines: list[str]) -> dict[str, str]:
     return headers
 
 
+def request_error(head: Head, *, max_body: int) -> HTTPStatus | None:
+    """Return the status of a request that carries no packet, as Java's server answers it; None if it carries one."""
+    if head.start[0] != "POST":
+        return HTTPStatus.METHOD_NOT_ALLOWED
+    if head.start[1] != CHANNEL:
+        return HTTPStatus.FORBIDDEN
+    if head.headers.get("content-type") != CONTENT_TYPE:
+        return HTTPStatus.NOT_ACCEPTABLE
+    if head.content_length is None:
+        return HTTPStatus.LENGTH_REQUIRED
+    return HTTPStatus.REQUEST_ENTITY_TOO_LARGE if head.content_length > max_body else None
+
+
 def encode_post(body: bytes, *, host: str, closes: bool) -> bytes:
     """Return the request that carries a packet."""
     lines = [

@@ -97,22 +97,17 @@ class StreamLink(Link):
 
     async def next_event(self) -> LinkEvent:
         """See `Link.next_event`."""
-        while (event := self.arrived_event()) is None:
-            if self._has_ended:
-                return _CLOSED
-            await self._receive()
-        return event
-
-    def arrived_event(self) -> LinkEvent | None:
-        """See `Link.arrived_event`."""
-        event = self._protocol.next_event()
-        while event is None and self._frames is not None and not self._has_ended and self._next_frame(self._frames):
+        while True:
             event = self._protocol.next_event()
-        if isinstance(event, Closed):
-            self._end()
-            return None
-        assert not isinstance(event, HandshakeReceived)
-        return event  # type: ignore[return-value]  # polls are of HTTP only
+            if event is None:
+                if self._has_ended:
+                    return _CLOSED
+                await self._receive()
+            elif isinstance(event, Closed):
+                self._end()
+            else:
+                assert not isinstance(event, HandshakeReceived)
+                return event  # type: ignore[return-value]  # polls are of HTTP only
 
     async def close(self) -> None:
         """See `Link.close`."""

@@ -99,7 +99,7 @@ class ModelReceiver:
                 if any(each.is_last and each.part == len(parts) - 1 for each in parts):
                     self.snapshots += 1
                     self.rows = {}
-                    for part in self._parts.pop(packet.id):
+                    for part in sorted(self._parts.pop(packet.id), key=lambda each: each.part):
                         for entry in part.rows:
                             self._add(entry, part.version)
             case Change(op="DELETE"):

@@ -107,8 +107,8 @@ def folded(shop: TengiFeed, frames: list[Frame]) -> list[dict[str, Any]]:
     snapshots = [(at, each.boundary) for at, each in enumerate(frames) if each.kind is Kind.SNAPSHOT]
     end = max(at for at, boundary in snapshots if boundary in (Boundary.END, Boundary.WHOLE))
     begin = max(at for at, boundary in snapshots if boundary in (Boundary.BEGIN, Boundary.WHOLE) and at <= end)
-    kept = [each for at, each in enumerate(frames) if each.kind is Kind.CONTROL or at >= begin]
-    readers = TwoReaders(shop, "orders", kept)
+    landed = [each for at, each in enumerate(frames) if each.kind is Kind.CONTROL or at >= begin]
+    readers = TwoReaders(shop, "orders", landed)
     found, errors = readers.by_decoder()
     assert errors == []
     assert readers.by_reference() == found

@@ -30,6 +30,9 @@ from silverfold.connectors.tengi.transports.listening import Listening
 _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 30.0
 
+_YEAR_2020: Final = 1_577_836_800
+"""Seconds since 1970: versions are 32 bits."""
+
 _T = TypeVar("_T")
 
 
@@ -55,9 +58,8 @@ class FeedServer(ServerThread):
         super().__init__("tengi")
         self._source, self._configuration, self._dial = source, configuration, dial
         chance = Random(seed)  # noqa: S311 - faults are no secret
-        self._service = FeedService(source, self._log, faults=faults or FeedFaults(), chance=chance)
+        self._service = FeedService(source, faults=faults or FeedFaults(), chance=chance)
         self._listening = Listening(configuration, self._service.serve, self._log)
-        self._backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT, Random())  # noqa: S311 - waits are no secret
         self._dialing: list[asyncio.Task[None]] = []
 
     @classmethod
@@ -110,7 +112,8 @@ class FeedServer(ServerThread):
 
     def disconnect_all(self) -> None:
         """Break all connections to receivers, who may come again, or are dialled again."""
-        self._wait_for(self._service.disconnect())
+        if self._thread.is_alive():
+            self._wait_for(self._service.disconnect())
 
     async def _open(self) -> None:
         if self._dial:
@@ -125,20 +128,28 @@ class FeedServer(ServerThread):
         """Dial a receiver again and again; it may not listen yet."""
         ports = dict.fromkeys(self._configuration.transports, address.port)
         configuration = replace(self._configuration, transports=ports)
+        backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT, Random())  # noqa: S311 - waits are no secret
         while True:
             try:
                 link = await open_first_link(address.host, configuration, self._log)
-            except SilverfoldError as error:
-                self._log.info("no_receiver", address=str(address), reason=str(error))
-            else:
-                self._backoff.reset()
+                backoff.reset()
                 try:
                     await self._service.serve(link)
                 finally:
                     await link.abort()
-            await asyncio.sleep(self._backoff.next_wait())
+            except SilverfoldError as error:
+                self._log.info("no_receiver", address=str(address), reason=str(error))
+            await asyncio.sleep(backoff.next_wait())
 
 
 def new_epoch() -> str:
     """Return the source epoch of a numbering that begins now."""
     return f"{time.time_ns() // 1_000:020d}"
+
+
+def first_version(epoch: str) -> int:
+    """Return the first version of schemas of a source epoch: greater than one that began a second before.
+
+    A file may have other columns at the next start, and receivers remember schemas by version.
+    """
+    return int(epoch) // 1_000_000 - _YEAR_2020

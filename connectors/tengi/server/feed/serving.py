@@ -8,9 +8,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Final
 
-from structlog.typing import FilteringBoundLogger
-
-from silverfold.conf.errors import ProtocolError, SourceUnavailable, WireError
+from silverfold.conf.errors import WireError
 from silverfold.connectors.common.tasks import until_first_ends
 from silverfold.connectors.tengi.protocol.events import Closed, MessageReceived
 from silverfold.connectors.tengi.protocol.heads import encode_message_of
@@ -34,13 +32,12 @@ class FeedService:
     def __init__(
         self,
         source: FeedSource,
-        log: FilteringBoundLogger,
         *,
         faults: FeedFaults,
         chance: Random,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._source, self._log, self._faults, self._chance, self._clock = source, log, faults, chance, clock
+        self._source, self._faults, self._chance, self._clock = source, faults, chance, clock
         self._wakes: dict[Link, asyncio.Event] = {}
 
     @property
@@ -59,18 +56,18 @@ class FeedService:
             await link.abort()
 
     async def serve(self, link: Link) -> None:
-        """Serve a link until it ends, or its receiver is silent for too long. The caller closes it."""
+        """Serve a link until it ends, or its receiver is silent for too long. The caller closes it.
+
+        Raises:
+            SourceUnavailable: The connection broke.
+            ProtocolError, WireError: The receiver violated the protocol, or does not read.
+        """
         session, wake = FeedSession(self._source, self._clock()), asyncio.Event()
         self._wakes[link] = wake
-        log = self._log.bind(receiver=link.peer_address, transport=link.transport.value)
-        log.info("receiver_connected")
         try:
             await until_first_ends(
                 self._take(link, session, wake), self._send(link, session, wake), self._expire(session)
             )
-            log.info("receiver_left")
-        except (SourceUnavailable, ProtocolError, WireError) as error:
-            log.info("receiver_left", reason=str(error))
         finally:
             del self._wakes[link]
             session.close()

@@ -80,6 +80,7 @@ class SourceTable:
         rows: Rows at ``seq`` 0, each with all columns.
         epoch: Source epoch, of 20 digits.
         history: Most row changes that history holds; the newest update always is.
+        version: First version of the schema; greater than any that receivers know with other columns.
 
     Raises:
         InvalidValue: A type is unknown.
@@ -95,6 +96,7 @@ class SourceTable:
         *,
         epoch: str,
         history: int = 10_000,
+        version: int = 1,
     ) -> None:
         self.name, self.keys, self.epoch, self.seq = name, tuple(keys), epoch, 0
         self.rows: dict[Key, Row] = {}
@@ -104,7 +106,7 @@ class SourceTable:
         self._updates: dict[int, _Update] = {}
         self._change_count = 0
         self._schemas: dict[int, dict[str, ColumnType]] = {}
-        self._take_columns(1, columns)
+        self._take_columns(version, columns)
         self._write(self._checked(RowChanges(added=list(rows))))
 
     @property
@@ -269,18 +271,22 @@ def _parts(
         size, entries = 0, list[Entry]()
         while at < len(rows) and len(entries) < limits.rows and size < limits.size:
             entries.append(_entry(rows[at], columns))
-            size += _size(entries[-1].write_to(Packet("entry")))
+            size += _size(entries[-1].row or {}) + _VALUE_OVERHEAD * len(entries[-1].nulls)
             at += 1
         yield Outgoing.of(replace(head, part=part, is_last=at == len(rows), rows=entries).to_packet())
         if at == len(rows):
             return
 
 
-def _size(value: object) -> int:
-    """Return about the number of bytes of a value, rather too many."""
-    if isinstance(value, Packet):
-        names = sum(len(key) for key in value.values)
-        return names + _VALUE_OVERHEAD * len(value.values) + sum(_size(each) for each in value.values.values())
-    if isinstance(value, str):
-        return _VALUE_OVERHEAD + 3 * len(value)
-    return _VALUE_OVERHEAD + (len(value) if isinstance(value, bytes) else 0)
+def _size(values: Mapping[str, object]) -> int:
+    """Return about the number of bytes of a packet's values, rather too many."""
+    total = 0
+    for name, value in values.items():
+        total += len(name) + _VALUE_OVERHEAD
+        if isinstance(value, Packet):
+            total += _size(value.values)
+        elif isinstance(value, str):
+            total += 3 * len(value)
+        elif isinstance(value, bytes):
+            total += len(value)
+    return total

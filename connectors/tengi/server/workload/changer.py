@@ -52,8 +52,8 @@ class Changer:
 
     def _keyless(self, wanted: int) -> RowChanges:
         names = self._table.columns
-        models = list(self._table.rows.values())[-1:] or [dict.fromkeys(names)]
-        return RowChanges(added=[self._varied(self._chance.choice(models), list(names)) for _ in range(wanted)])
+        model = next(reversed(self._table.rows.values()), dict.fromkeys(names))
+        return RowChanges(added=[self._varied(model, list(names)) for _ in range(wanted)])
 
     def _keyed(self, wanted: int) -> RowChanges:
         kinds = self._chance.choices(_KINDS, _WEIGHTS, k=wanted)

@@ -48,7 +48,9 @@ _SIMPLE: Final[Mapping[pa.DataType, tuple[str, pa.DataType]]] = {
 }
 
 
-def load_table(file: Path, name: str, keys: Sequence[str] | None, *, epoch: str, history: int) -> SourceTable:
+def load_table(
+    file: Path, name: str, keys: Sequence[str] | None, *, epoch: str, history: int, version: int = 1
+) -> SourceTable:
     """Return a table with the rows of a Parquet (``.parquet``, ``.pq``) or CSV (``.csv``, ``.csv.gz``) file.
 
     Types of a CSV file are inferred; an unquoted empty field is NULL.
@@ -74,7 +76,7 @@ def load_table(file: Path, name: str, keys: Sequence[str] | None, *, epoch: str,
     try:
         rows = read.cast(pa.schema(targets), safe=False).to_pylist(maps_as_pydicts="strict")
         texts = {name: str(kind) for name, kind in columns.items()}
-        return SourceTable(name, texts, keys, rows, epoch=epoch, history=history)
+        return SourceTable(name, texts, keys, rows, epoch=epoch, history=history, version=version)
     except (pa.ArrowException, ValueError, OverflowError, InvalidValue) as error:
         raise ConfigError(file=str(file), key="values", found=str(error), allowed="values of their types") from error
     except LocalProtocolError as error:

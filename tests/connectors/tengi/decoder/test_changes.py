@@ -14,7 +14,7 @@ from silverfold.conf.errors import InvalidValue, SchemaDrift
 from silverfold.connectors.base import ControlFrame, Cut
 from silverfold.connectors.tengi.connector import CONNECTOR
 from silverfold.connectors.tengi.decoder.columns import Column
-from silverfold.connectors.tengi.decoder.schemas import read_schemas
+from silverfold.connectors.tengi.decoder.decoder import read_schemas
 from silverfold.connectors.tengi.options import TengiTable
 from silverfold.connectors.tengi.protocol import Byte, Char, Float, Identifier, Int, Packet, Short
 from silverfold.connectors.tengi.protocol.feed.columns import parse_type

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from random import Random
+from typing import Any
 
 import hypothesis.strategies as st
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import given
 from silverfold.conf.errors import RemoteProtocolError
 from silverfold.connectors.tengi.server.feed.faults import FaultyLink, FeedFaults
 from silverfold.connectors.tengi.server.feed.source import FeedOptions, FeedSession, FeedSource
-from silverfold.connectors.tengi.server.feed.tables import Outgoing, PartLimits, SourceTable
+from silverfold.connectors.tengi.server.feed.tables import Outgoing, PartLimits, Row, SourceTable
 from silverfold.connectors.tengi.server.workload.changer import Changer
 from tests.support.tengi.model_receiver import ModelReceiver, decoded, rows_of, without_nulls
 
@@ -28,13 +30,21 @@ RATES = st.sampled_from([0.0, 0.1, 0.4])
 class World:
     """A source, a receiver, and the network between them."""
 
-    def __init__(self, chance: Random, count: int, history: int, faults: FeedFaults) -> None:
-        self.chance, self.faults, self.now, self.epoch = chance, faults, 0.0, 1
-        rows = [dict.fromkeys(COLUMNS) | {"id": number} for number in range(count)]
-        self.table = SourceTable("t", COLUMNS, ["id"], rows, epoch=f"{1:020d}", history=history)
-        self.source = FeedSource([self.table], FeedOptions(part_limits=PartLimits(rows=7)))
-        self.changer = Changer(self.table, lambda table, changes: table.apply(changes), chance.random())
+    def __init__(
+        self, chance: Random, count: int, history: int, faults: FeedFaults, keys: Sequence[str] = ("id",)
+    ) -> None:
+        self.keys = keys
+        self.chance, self.faults, self.history, self.now, self.epoch = chance, faults, history, 0.0, 0
         self.receiver = ModelReceiver("t")
+        self.start(COLUMNS, [dict.fromkeys(COLUMNS) | {"id": number, "name": "n"} for number in range(count)], 1)
+
+    def start(self, columns: Mapping[str, str], rows: list[Row], version: int) -> None:
+        """Start the source, with a new epoch and without history."""
+        self.epoch += 1
+        place: dict[str, Any] = {"epoch": f"{self.epoch:020d}", "history": self.history, "version": version}
+        self.table = SourceTable("t", columns, self.keys, rows, **place)
+        self.source = FeedSource([self.table], FeedOptions(part_limits=PartLimits(rows=7)))
+        self.changer = Changer(self.table, lambda table, changes: table.apply(changes), self.chance.random())
         self.connect()
 
     def connect(self) -> None:
@@ -44,6 +54,9 @@ class World:
         self.session, self.link = FeedSession(self.source, self.now), FaultyLink(self.faults, self.chance)
         self.receiver.requests.clear()
         self.receiver.restart(self.now)
+
+    def columns(self) -> dict[str, str]:
+        return {name: str(kind) for name, kind in self.table.columns.items()}
 
     def exchange(self, most: int) -> None:
         """Let the receiver's requests pass, some of which are lost, and up to so many packets of the source."""
@@ -68,14 +81,17 @@ class World:
 
     def step(self) -> None:
         self.now += self.chance.choice([0.1, 1.0, 3.0, 6.0])
-        match self.chance.choices(["change", "epoch", "column", "reconnect", "rest"], [60, 2, 3, 5, 30])[0]:
+        match self.chance.choices(["change", "epoch", "start", "column", "reconnect", "rest"], [60, 2, 2, 3, 5, 30])[0]:
             case "change":
                 self.changer.change()
             case "epoch":
                 self.epoch += 1
                 self.table.begin_epoch(f"{self.epoch:020d}")
+            case "start":
+                rows = list(self.table.rows.values())[self.chance.randint(0, 3) :]
+                self.start(self.columns(), rows, self.table.version + 1)
             case "column":
-                columns = {name: str(kind) for name, kind in self.table.columns.items()}
+                columns = self.columns()
                 self.table.set_columns({**columns, f"extra{len(columns)}": "bigint"})
             case "reconnect":
                 self.connect()
@@ -98,9 +114,12 @@ class World:
     st.sampled_from([0, 1, 30]),
     st.sampled_from([1, 10, 1_000]),
     st.builds(FeedFaults, lose=RATES, repeat=RATES, reorder=RATES, drop_parts=RATES),
+    st.sampled_from([["id"], ["name", "id"], []]),
 )
-def test_the_receiver_ends_with_the_sources_table(chance: Random, count: int, history: int, faults: FeedFaults) -> None:
-    world = World(chance, count, history, faults)
+def test_the_receiver_ends_with_the_sources_table(
+    chance: Random, count: int, history: int, faults: FeedFaults, keys: list[str]
+) -> None:
+    world = World(chance, count, history, faults, keys)
     for _ in range(60):
         world.step()
     world.mend()

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 import pytest
 import structlog
 
-from silverfold.conf.errors import SourceRefused, SourceUnavailable
+from silverfold.conf.errors import SourceRefused, SourceUnavailable, TruncatedMessage
 from silverfold.connectors.common.transport import Address
-from silverfold.connectors.tengi.protocol.events import Closed, Transport
+from silverfold.connectors.tengi.protocol.events import Closed, Peer, Transport
 from silverfold.connectors.tengi.protocol.feed.packets import Position
 from silverfold.connectors.tengi.protocol.values import Handshake, Int, Packet
 from silverfold.connectors.tengi.server.feed.faults import FeedFaults
@@ -21,7 +21,7 @@ from silverfold.connectors.tengi.server.feed.server import FeedServer, new_epoch
 from silverfold.connectors.tengi.server.feed.source import FeedOptions, FeedSource
 from silverfold.connectors.tengi.server.feed.tables import PartLimits, RowChanges, SourceTable
 from silverfold.connectors.tengi.server.workload.changer import Changer
-from silverfold.connectors.tengi.transports.configuration import Configuration, ConfigurationBuilder
+from silverfold.connectors.tengi.transports.configuration import Configuration, ConfigurationBuilder, Faults
 from silverfold.connectors.tengi.transports.dialing import open_link
 from silverfold.connectors.tengi.transports.link import Link
 from silverfold.connectors.tengi.transports.listening import Listening
@@ -173,6 +173,24 @@ async def _next_or_none(link: Link) -> Packet | None:
 
 
 @pytest.mark.parametrize("transport", Transport)
+def test_packets_that_are_cut_as_java_does_come_whole_over_http_only(transport: Transport) -> None:
+    table = people(3)
+
+    async def receive(server: FeedServer) -> None:
+        link = await dial(server, transport, settings(transport).set(peer=Peer.JAVA).build())
+        if transport is Transport.HTTP:
+            assert (await snapshot_over(link)).rows == rows_of(table)
+        else:
+            await ask(link, SUBSCRIBE)
+            with pytest.raises(TruncatedMessage):
+                await packets(link, 2)
+        await link.abort()
+
+    with serving(table, builder=settings(transport).set(faults=Faults(cut=256))) as server:
+        asyncio.run(receive(server))
+
+
+@pytest.mark.parametrize("transport", Transport)
 def test_mistakes_are_answered_and_the_connection_stays(transport: Transport) -> None:
     async def receive(server: FeedServer) -> None:
         link = await dial(server, transport)
@@ -225,7 +243,7 @@ def test_connections_can_be_broken_and_come_again() -> None:
         asyncio.run(receive(server))
 
 
-def test_a_receiver_that_reads_nothing_neither_stops_others_nor_takes_memory() -> None:
+def test_a_receiver_that_reads_nothing_stops_nobody_else() -> None:
     table = people(2_000)
 
     async def receive(server: FeedServer) -> None:

@@ -1,0 +1,110 @@
+"""Reads HTTP from sockets: heads and bodies of requests and answers, and the upgrade to WebSocket."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import os
+from http import HTTPStatus
+from typing import Final
+
+from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable
+from silverfold.connectors.common.transport import Connection
+from silverfold.connectors.tengi.transports.frames import accept_key
+from silverfold.connectors.tengi.transports.requests import SOCKET, Head, HttpReader, encode_answer
+
+_LINGERING: Final = 2.0
+"""Seconds for which the rest of a refused body is still read, so that its sender gets to read the answer."""
+
+
+async def read_head(socket: Connection, reader: HttpReader) -> Head | None:
+    """Return the next head; None if the connection ends before. Raises SourceUnavailable, RemoteProtocolError."""
+    while (head := reader.next_head()) is None:
+        chunk = await socket.read()
+        if not chunk:
+            return None
+        reader.receive(chunk)
+    return head
+
+
+async def fill(socket: Connection, reader: HttpReader, size: int) -> bool:
+    """Read until so many bytes are there; return False if the connection ends before. Raises SourceUnavailable."""
+    while reader.held < size:
+        chunk = await socket.read()
+        if not chunk:
+            return False
+        reader.receive(chunk)
+    return True
+
+
+async def read_answer(socket: Connection, max_body: int) -> tuple[Head, bytes] | None:
+    """Return head and body of an answer; None if the server closes before its first byte. Raises SilverfoldError."""
+    reader = HttpReader()
+    head = await read_head(socket, reader)
+    if head is None:
+        if reader.held:
+            raise SourceUnavailable("the connection ended in the head of an answer")
+        return None
+    size = head.content_length or 0
+    if size > max_body:
+        raise RemoteProtocolError(f"an answer of {size} bytes, {max_body} are allowed", reason="too_large")
+    if not await fill(socket, reader, size):
+        raise SourceUnavailable("the connection ended in an answer")
+    return head, reader.take(size)
+
+
+async def finish_answered(socket: Connection, *, is_read: bool, timeout: float) -> None:
+    """End a socket behind an answer. A body that was not read would reset it, and the answer be lost."""
+    if not is_read:
+        with contextlib.suppress(TimeoutError, SilverfoldError):
+            async with asyncio.timeout(_LINGERING):
+                while await socket.read():
+                    pass
+    await socket.finish(timeout)
+
+
+async def ask_for_upgrade(socket: Connection, host: str) -> bytes:
+    """Ask a server for WebSocket; return the bytes behind its answer.
+
+    Raises:
+        SourceRefused: It closed the connection.
+        RemoteProtocolError: It answered otherwise.
+        SourceUnavailable: The connection broke.
+    """
+    key = base64.b64encode(os.urandom(16)).decode()
+    lines = [
+        f"GET {SOCKET} HTTP/1.1",
+        f"Host: {host}",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        f"Sec-WebSocket-Key: {key}",
+        "Sec-WebSocket-Version: 13",
+    ]
+    await socket.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
+    reader = HttpReader()
+    head = await read_head(socket, reader)
+    if head is None:
+        raise SourceRefused(code="handshake", text="the server closed the connection without an upgrade")
+    if head.status != HTTPStatus.SWITCHING_PROTOCOLS or not head.is_upgrade:
+        raise RemoteProtocolError(f"status {head.status} instead of an upgrade to WebSocket", reason="no_upgrade")
+    if head.headers.get("sec-websocket-accept") != accept_key(key):
+        raise RemoteProtocolError("the upgrade answers another key", reason="no_upgrade")
+    return reader.take(reader.held)
+
+
+async def grant_upgrade(socket: Connection, head: Head, *, timeout: float) -> bool:
+    """Answer a client that asks for WebSocket; return whether it was granted."""
+    key = head.headers.get("sec-websocket-key", "")
+    if head.start[:2] != ("GET", SOCKET) or not key:
+        await socket.send(encode_answer(HTTPStatus.FORBIDDEN))
+        await finish_answered(socket, is_read=True, timeout=timeout)
+        return False
+    lines = [
+        "HTTP/1.1 101 Switching Protocols",
+        "upgrade: websocket",
+        "connection: upgrade",
+        f"sec-websocket-accept: {accept_key(key)}",
+    ]
+    await socket.send("\r\n".join([*lines, "", ""]).encode("latin-1"))
+    return True
