@@ -1,21 +1,4 @@
-"""A server for asyncio, with the seed's API. An echo server::
-
-from silverfold.connectors.tengi.protocol import Packet
-from silverfold.connectors.tengi.server import ConfigurationBuilder, Server, ServerTransports
-
-def on_connect(connection):
-    connection.add_message_listener(on_message)
-
-async def on_message(connection, message):
-    name = message.body.get_value("name")
-    await connection.write_object(Packet("response").set_value("value", f"Hello World {name}"))
-
-async def serve():
-    transports = ServerTransports.TCP, ServerTransports.WEBSOCKET, ServerTransports.HTTP
-    async with Server.create(ConfigurationBuilder().add_transport(*transports).build()) as server:
-        await server.start(on_connect)
-        await asyncio.Event().wait()
-"""
+"""A server for asyncio, with the seed's API; PROTOCOL.md has an echo server."""
 
 from silverfold.connectors.tengi.server.broadcaster import Broadcaster
 from silverfold.connectors.tengi.server.server import Server

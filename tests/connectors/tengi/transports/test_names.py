@@ -9,6 +9,7 @@ from silverfold.connectors.tengi.client import ClientTransports, ConfigurationBu
 from silverfold.connectors.tengi.protocol import Int, Marshallable, Packet
 from silverfold.connectors.tengi.protocol.events import Transport
 from silverfold.connectors.tengi.server import ServerTransports
+from silverfold.connectors.tengi.transports.configuration import Tls
 from silverfold.connectors.tengi.transports.names import REASONS, parse_transport
 
 
@@ -69,7 +70,8 @@ def test_the_builder_collects_transports_with_their_ports_and_types() -> None:
     builder.add_transport("websocket", port=9000).add_class(Point, Login).add_enum(9, ["A", "B"]).add_enumerable(
         10, {"ONE": 1}
     )
-    configuration = builder.set(poll_wait=1.5).build()
+    configuration = builder.set(poll_wait=1.5).ssl(verify=False).build()
+    assert configuration.tls == Tls(verify=False)
     assert list(configuration.transports.items()) == [
         (Transport.HTTP, 8080),
         (Transport.TCP, 8080),
