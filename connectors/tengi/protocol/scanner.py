@@ -287,6 +287,9 @@ def object_end(octets: bytes, at: int, types: TypeRegistry = BUILT_IN) -> int:
     Raises:
         WireError: As `PacketScanner.next_packet`; TruncatedMessage, ``truncated``, if the bytes end before.
     """
+    end = message_end(octets, at, b"")
+    if end is not None and end <= len(octets):
+        return end
     scanner = PacketScanner(types, limit=len(octets))
     scanner.receive(octets[at:])
     found = scanner.next_object()

@@ -29,7 +29,7 @@ class NotSimple(Exception):
     """Something that only the walk can skip."""
 
 
-def message_end(octets: bytearray, at: int, head: bytes) -> int | None:
+def message_end(octets: bytes | bytearray, at: int, head: bytes) -> int | None:
     """Return the end of a simple packet, in a message or alone; None for any other object.
 
     Args:
@@ -46,7 +46,7 @@ def message_end(octets: bytearray, at: int, head: bytes) -> int | None:
         return None
 
 
-def _packet_end(octets: bytearray, at: int, depth: int) -> int:
+def _packet_end(octets: bytes | bytearray, at: int, depth: int) -> int:
     """Return the end of a packet of simple entries. Raises as `entry_end`."""
     if depth >= MAX_DEPTH or not octets.startswith(_PACKET, at):
         raise NotSimple
@@ -60,7 +60,7 @@ def _packet_end(octets: bytearray, at: int, depth: int) -> int:
     return at
 
 
-def entry_end(octets: bytearray, at: int, depth: int) -> int:
+def entry_end(octets: bytes | bytearray, at: int, depth: int) -> int:
     """Return the end of a key and its value, which may lie behind the bytes.
 
     Raises:
@@ -73,7 +73,7 @@ def entry_end(octets: bytearray, at: int, depth: int) -> int:
     return _text_end(octets, at + 2) if kind == _STRING else _packet_end(octets, at, depth)
 
 
-def _text_end(octets: bytearray, at: int) -> int:
+def _text_end(octets: bytes | bytearray, at: int) -> int:
     """Return the end of a text of one chunk."""
     size, again, length = _HEAD(octets, at)
     if not 0 < size == again < CHUNK:

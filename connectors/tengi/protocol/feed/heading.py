@@ -86,9 +86,8 @@ def read_heading(raw: bytes, at: int, types: TypeRegistry = BUILT_IN) -> Heading
 
 
 def _heading(name: str, wanted: frozenset[str], found: Mapping[str, Any]) -> Heading:
-    missing = min(wanted - found.keys(), default=None)
-    if missing is not None:
-        raise InvalidValue("the field is missing", reason="missing_field", element=missing)
+    if not wanted <= found.keys():
+        raise InvalidValue("the field is missing", reason="missing_field", element=min(wanted - found.keys()))
     if "table" in wanted and not isinstance(found["table"], str):
         raise InvalidValue("a table's name is a text", reason="wrong_type", element="table")
     version = found.get("version")

@@ -34,7 +34,7 @@ from silverfold.connectors.tengi.protocol import (
 )
 from silverfold.connectors.tengi.protocol.debugger import SerializationDebugger
 from silverfold.connectors.tengi.protocol.errors import UnknownType
-from silverfold.connectors.tengi.protocol.scanner import object_end
+from silverfold.connectors.tengi.protocol.scanner import PacketScanner, object_end
 from tests.support.tengi.vectors import TYPES, VECTORS, Point, Row, SubPacket, read_point, write_point, written
 
 ID = Identifier(bytes(range(16)))
@@ -81,6 +81,26 @@ def test_any_bytes_give_a_value_or_an_error_of_ours(tail: bytes, start: str) -> 
             except WireError:
                 continue
         assert SerializationDebugger(TYPES).explain_object(octets)
+
+
+@given(
+    st.dictionaries(TEXTS, VALUES, max_size=4), st.integers(0, 200), st.binary(max_size=4), st.sampled_from([90, 9999])
+)
+def test_a_packet_whole_is_judged_as_one_in_pieces(values: dict[str, Any], at: int, change: bytes, limit: int) -> None:
+    octets = bytearray(b"\1" + written(ID) + written(Message(ID, Packet("p", values))))
+    octets[at : at + len(change)] = change
+
+    def judged(size: int) -> tuple[bytes | None, type[WireError] | None]:
+        scanner, found = PacketScanner(TYPES, limit=limit), None
+        try:
+            for start in range(0, len(octets), size):
+                scanner.receive(bytes(octets[start : start + size]))
+                found = found or scanner.next_packet()
+        except WireError as error:
+            return found, type(error)
+        return found, None
+
+    assert judged(1) == judged(len(octets))
 
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1), st.lists(st.booleans(), max_size=200), TEXTS, st.integers(16380, 16390))
