@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
+import structlog
+
 from silverfold.connectors.base import Feed
 from silverfold.connectors.tengi.options import TengiFeed, TengiOptions, TengiTable
 from silverfold.connectors.tengi.protocol.events import Transport
@@ -82,6 +84,7 @@ def source(stored: Stored) -> Iterator[Serving]:
 
 def serve(stored: Stored, pipe: Connection) -> None:
     """Serve over all transports until the parent sends something. Runs in its own process."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger("error"))
     table = table_of(stored)
     size = sum(len(table.update(number).body) for number in range(1, stored.packets + 1))
     settings = ConfigurationBuilder().add_transport(*Transport, port=0).build()
