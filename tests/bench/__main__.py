@@ -28,6 +28,7 @@ BENCHES: Mapping[str, tuple[str, ...]] = {
     "landing": ("--megabytes", "64", "--runs", "3"),
     "sqlitecloud": ("--parts", "decode", "--notifications", "50000", "--runs", "3"),
     "hstreamdb": ("--records", "20000", "--runs", "3"),
+    "tengi": ("--packets", "20000", "--runs", "3"),
     "sbe": ("--messages", "50000", "--runs", "3"),
 }
 """Arguments for ``--quick``, by name: they reduce each benchmark to a minute or two."""

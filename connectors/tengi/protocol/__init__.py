@@ -3,7 +3,7 @@
 ============  ======================================================================================
 `values`      Python values of tengi's objects; `registry`: user types
 `encoder`     values to bytes; `decoder` the reverse; `debugger` prints bytes that do not parse
-`scanner`     cuts a stream into packets; `heads`: what precedes a body
+`scanner`     cuts a stream into packets, `simple_messages` at once; `heads`: what precedes a body
 `connection`  both sides of a connection, with the `events` they yield
 `feed`        the change feed: column types, packets, headings, and the order of changes
 ============  ======================================================================================

@@ -80,7 +80,7 @@ class _TracingDecoder(Decoder):
         self._is_inside = False
         field = self._octets[at : self.offset]
         shown = field[:_SHOWN].hex() + ("…" if len(field) > _SHOWN else "")
-        self.lines.append(f"{at:8}  {shown:20} {name} {repr(found)[: 4 * _SHOWN]}")
+        self.lines.append(f"{at:8}  {shown:20} {name} {repr(found)[: 4 * _SHOWN]}".replace("\n", ""))
         return found
 
 
@@ -103,6 +103,11 @@ _FIELDS: Final = (
     "double",
     "boolean",
     "bitset",
+    "short_array",
+    "int32_array",
+    "int64_array",
+    "float_array",
+    "double_array",
     "string",
     "identifier",
 )

@@ -6,6 +6,9 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, TypeVar
 
+import numpy as np
+import numpy.typing as npt
+
 from silverfold.conf.errors import InvalidValue, OversizedMessage, TruncatedMessage
 from silverfold.connectors.tengi.protocol.compression import decode_bitset, decode_compressed
 from silverfold.connectors.tengi.protocol.errors import UnknownType
@@ -24,6 +27,7 @@ _NUMBERS: Final[dict[bytes, tuple[struct.Struct, type[int] | None]]] = {
 """Objects that are a number, by their first bytes: layout, and the class if Python's own does not do."""
 
 _T = TypeVar("_T")
+_N = TypeVar("_N", bound=np.generic)
 _Unpack: TypeAlias = Callable[[bytes, int], tuple[_T, ...]]
 
 _INTEGERS: Final[list[_Unpack[int]]] = [struct.Struct(f">{code}").unpack_from for code in "bhHiq"]
@@ -127,6 +131,38 @@ class Decoder:
     def read_bitset(self) -> list[bool] | None:
         """Read bits; None for null, which an empty one is as well."""
         return self._variable(decode_bitset)
+
+    def read_short_array(self, count: int) -> npt.NDArray[np.int16]:
+        """Read so many numbers of 16 bits, signed; their count is not on the wire. All arrays of numbers do alike.
+
+        The array is new, and in the machine's own byte order.
+
+        Raises:
+            InvalidValue: ``bad_length``: the count is negative.
+            OversizedMessage: ``too_large``: the numbers would exceed the limit.
+        """
+        return self._read_numbers(count, np.int16)
+
+    def read_int32_array(self, count: int) -> npt.NDArray[np.int32]:
+        """Read so many numbers of 32 bits, signed."""
+        return self._read_numbers(count, np.int32)
+
+    def read_int64_array(self, count: int) -> npt.NDArray[np.int64]:
+        """Read so many numbers of 64 bits, signed."""
+        return self._read_numbers(count, np.int64)
+
+    def read_float_array(self, count: int) -> npt.NDArray[np.float32]:
+        """Read so many numbers in single precision."""
+        return self._read_numbers(count, np.float32)
+
+    def read_double_array(self, count: int) -> npt.NDArray[np.float64]:
+        """Read so many numbers in double precision."""
+        return self._read_numbers(count, np.float64)
+
+    def _read_numbers(self, count: int, kind: type[_N]) -> npt.NDArray[_N]:
+        size = np.dtype(kind).itemsize
+        self._check_length(count, size, self._at)
+        return np.frombuffer(self._take(count * size), np.dtype(kind).newbyteorder(">")).astype(kind)
 
     def read_identifier(self) -> Identifier:
         """Read the 16 bytes of an Identifier."""

@@ -43,6 +43,8 @@ def read_head(packet: bytes) -> Head:
         InvalidValue: ``unexpected_object``: no Identifier where one is due.
         RemoteProtocolError: ``unexpected_object``: neither a Handshake nor a Message.
     """
+    if packet.startswith(b"\1\xff\x9b") and packet.startswith(MESSAGE + _IDENTIFIER, 19) and len(packet) >= 39:
+        return Head(Identifier(packet[3:19]), Identifier(packet[23:39]), 39)  # a quarter of the time, and most packets
     decoder = Decoder(packet)
     connection_id = _read_identifier(decoder) if decoder.read_boolean() else None
     at = decoder.offset

@@ -15,17 +15,15 @@ from silverfold.connectors.tengi.protocol.decoder import Decoder
 from silverfold.connectors.tengi.protocol.errors import UnknownType
 from silverfold.connectors.tengi.protocol.limits import MAX_DEPTH, MAX_PACKET, SMALLEST_ENTRY
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN, TypeRegistry
-from silverfold.connectors.tengi.protocol.strings import CHUNK, chunk_count
+from silverfold.connectors.tengi.protocol.simple_messages import FIXED, NotSimple, entry_end, message_end
+from silverfold.connectors.tengi.protocol.strings import chunk_count
 from silverfold.connectors.tengi.protocol.values import SMALLEST_MESSAGE, Packet, PollingRequest, PollingResponse
 
 _SHORT: Final = struct.Struct(">h").unpack_from
 _SIZE: Final = struct.Struct(">H").unpack_from
 _INT32: Final = struct.Struct(">i").unpack_from
 _LENGTHS: Final = struct.Struct(">ii").unpack_from
-_HEAD: Final = struct.Struct(">iiH").unpack_from
 
-_FIXED: Final = {-1: 3, -2: 4, -3: 4, -4: 6, -5: 6, -6: 10, -7: 10, -11: 8, -101: 18}
-"""Bytes of objects of a fixed size, with their id."""
 _STRING, _ARRAY, _ENUM, _IDENTIFIER, _MESSAGE, _PACKET, _MARSHALLABLE = -8, -9, -10, -101, -102, -103, -104
 
 
@@ -83,17 +81,22 @@ class PacketScanner:
             UnknownType: ``unknown_type``.
             InvalidValue: A length is wrong, objects are too deep, or a Message has no Identifier.
         """
-        return self._next(self._packet)
+        return self._next(self._packet, b"\1\xff\x9b")
 
     def next_object(self) -> bytes | None:
         """Return the next whole object; None if more bytes are needed. Raises as `next_packet`."""
         return self._next(lambda: self._object(0))
 
-    def _next(self, walk: Callable[[], Iterator[None]]) -> bytes | None:
+    def _next(self, walk: Callable[[], Iterator[None]], head: bytes = b"") -> bytes | None:
         if self._error is not None:
             raise self._error.with_traceback(None)
         if self._walk is None:
             self._measure()
+            end = message_end(self._octets, self._start, head)
+            if end is not None and end <= self._ready:
+                packet = bytes(self._octets[self._start : end])
+                self._start = self._at = end
+                return packet
             self._walk = walk()
         try:
             for _ in self._walk:
@@ -147,7 +150,7 @@ class PacketScanner:
         if self._at + 2 > self._ready:
             yield from self._need(2)
         (kind,) = _SHORT(self._octets, self._at)
-        size = _FIXED.get(kind)
+        size = FIXED.get(kind)
         if size is not None:
             if self._at + size > self._ready:
                 yield from self._need(size)
@@ -199,7 +202,7 @@ class PacketScanner:
         yield from self._length(SMALLEST_ENTRY)
         (count,) = _INT32(self._octets, self._at - 4)
         for _ in range(count):
-            if not self._skip_entry():
+            if not self._skip_entry(depth + 1):
                 yield from self._string()
                 yield from self._object(depth + 1)
 
@@ -231,27 +234,15 @@ class PacketScanner:
             self._at += decoder.offset
             return
 
-    def _skip_entry(self) -> bool:
-        """Skip a key, and a value without others inside. Return False, where it was, if they are not simply there."""
-        octets, at = self._octets, self._at
+    def _skip_entry(self, depth: int) -> bool:
+        """Skip a key and its value. Return False, where it was, if they are not simple, or not there."""
         try:
-            size, again, length = _HEAD(octets, at)
-            if not 0 < size == again < CHUNK:
-                return False
-            at += 10 + length
-            (kind,) = _SHORT(octets, at)
-            if kind == _STRING:
-                size, again, length = _HEAD(octets, at + 2)
-                if not 0 < size == again < CHUNK:
-                    return False
-                at += 12 + length
-            else:
-                at += _FIXED[kind]
-        except (struct.error, KeyError):
+            end = entry_end(self._octets, self._at, depth)
+        except (struct.error, NotSimple):
             return False
-        if at > self._ready:
+        if end > self._ready:
             return False
-        self._at = at
+        self._at = end
         return True
 
     def _string(self) -> Iterator[None]:
@@ -296,6 +287,9 @@ def object_end(octets: bytes, at: int, types: TypeRegistry = BUILT_IN) -> int:
     Raises:
         WireError: As `PacketScanner.next_packet`; TruncatedMessage, ``truncated``, if the bytes end before.
     """
+    end = message_end(octets, at, b"")
+    if end is not None and end <= len(octets):
+        return end
     scanner = PacketScanner(types, limit=len(octets))
     scanner.receive(octets[at:])
     found = scanner.next_object()

@@ -33,6 +33,7 @@ _OPTIONAL: Final = {
     "error": "table",
 }
 """Also read, where it is there."""
+_READ: Final = {name: wanted | {*filter(None, [_OPTIONAL.get(name)])} for name, wanted in _WANTED.items()}
 _PACKET: Final = b"\xff\x99\xfc\x18"
 
 
@@ -70,7 +71,7 @@ def read_heading(raw: bytes, at: int, types: TypeRegistry = BUILT_IN) -> Heading
     wanted = _WANTED.get(name)
     if wanted is None:
         raise InvalidValue(f"packet {name[:40]!r} is no packet of a feed", offset=at, reason="unknown_packet")
-    read = wanted | ({_OPTIONAL[name]} if name in _OPTIONAL else set())
+    read = _READ[name]
     found: dict[str, Any] = {}
     for _ in range(decoder.read_count(SMALLEST_ENTRY)):
         if len(found) == len(read):
@@ -85,9 +86,8 @@ def read_heading(raw: bytes, at: int, types: TypeRegistry = BUILT_IN) -> Heading
 
 
 def _heading(name: str, wanted: frozenset[str], found: Mapping[str, Any]) -> Heading:
-    missing = min(wanted - found.keys(), default=None)
-    if missing is not None:
-        raise InvalidValue("the field is missing", reason="missing_field", element=missing)
+    if not wanted <= found.keys():
+        raise InvalidValue("the field is missing", reason="missing_field", element=min(wanted - found.keys()))
     if "table" in wanted and not isinstance(found["table"], str):
         raise InvalidValue("a table's name is a text", reason="wrong_type", element="table")
     version = found.get("version")

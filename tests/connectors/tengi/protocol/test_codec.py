@@ -6,9 +6,10 @@ import math
 import struct
 import uuid
 from enum import Enum
-from typing import Any
+from typing import Any, Self
 
 import hypothesis.strategies as st
+import numpy as np
 import pytest
 from hypothesis import given
 
@@ -24,6 +25,7 @@ from silverfold.connectors.tengi.protocol import (
     Float,
     Identifier,
     Int,
+    Marshallable,
     Marshaller,
     Message,
     Packet,
@@ -32,7 +34,7 @@ from silverfold.connectors.tengi.protocol import (
 )
 from silverfold.connectors.tengi.protocol.debugger import SerializationDebugger
 from silverfold.connectors.tengi.protocol.errors import UnknownType
-from silverfold.connectors.tengi.protocol.scanner import object_end
+from silverfold.connectors.tengi.protocol.scanner import PacketScanner, object_end
 from tests.support.tengi.vectors import TYPES, VECTORS, Point, Row, SubPacket, read_point, write_point, written
 
 ID = Identifier(bytes(range(16)))
@@ -81,6 +83,26 @@ def test_any_bytes_give_a_value_or_an_error_of_ours(tail: bytes, start: str) -> 
         assert SerializationDebugger(TYPES).explain_object(octets)
 
 
+@given(
+    st.dictionaries(TEXTS, VALUES, max_size=4), st.integers(0, 200), st.binary(max_size=4), st.sampled_from([90, 9999])
+)
+def test_a_packet_whole_is_judged_as_one_in_pieces(values: dict[str, Any], at: int, change: bytes, limit: int) -> None:
+    octets = bytearray(b"\1" + written(ID) + written(Message(ID, Packet("p", values))))
+    octets[at : at + len(change)] = change
+
+    def judged(size: int) -> tuple[bytes | None, type[WireError] | None]:
+        scanner, found = PacketScanner(TYPES, limit=limit), None
+        try:
+            for start in range(0, len(octets), size):
+                scanner.receive(bytes(octets[start : start + size]))
+                found = found or scanner.next_packet()
+        except WireError as error:
+            return found, type(error)
+        return found, None
+
+    assert judged(1) == judged(len(octets))
+
+
 @given(st.integers(-(1 << 63), (1 << 63) - 1), st.lists(st.booleans(), max_size=200), TEXTS, st.integers(16380, 16390))
 def test_fields_come_back(number: int, bits: list[bool], text: str, size: int) -> None:
     encoder = Encoder()
@@ -93,6 +115,93 @@ def test_fields_come_back(number: int, bits: list[bool], text: str, size: int) -
     assert decoder.read_bitset() == (bits or None)
     assert decoder.read_string() == joined(text)
     assert decoder.read_string() == joined("\U0001f600" * (size // 2) + text)
+
+
+ARRAYS = {
+    "short": ("h", st.integers(-(1 << 15), (1 << 15) - 1)),
+    "int32": ("i", st.integers(-(1 << 31), (1 << 31) - 1)),
+    "int64": ("q", st.integers(-(1 << 63), (1 << 63) - 1)),
+    "float": ("f", st.floats(width=32)),
+    "double": ("d", st.floats()),
+}
+"""Arrays of numbers: code of `struct`, and values."""
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@given(chosen=st.data())
+def test_arrays_are_their_numbers_one_after_another(name: str, chosen: st.DataObject) -> None:
+    code, values = ARRAYS[name]
+    numbers = chosen.draw(st.lists(values, max_size=50))
+    expected = struct.pack(f">{len(numbers)}{code}", *numbers)
+    for given_as in (list, tuple, lambda each: np.array(each, code), lambda each: np.array(each, f">{code}")):
+        encoder = Encoder()
+        getattr(encoder, f"write_{name}_array")(given_as(numbers))
+        assert encoder.to_bytes() == expected
+    decoder = Decoder(b"x" + expected, at=1)
+    found = getattr(decoder, f"read_{name}_array")(len(numbers))
+    assert found.dtype == np.dtype(code)
+    assert struct.pack(f">{len(numbers)}{code}", *found) == expected
+    decoder.check_end()
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("short", [1 << 15]),
+        ("int32", np.array([-(1 << 31) - 1])),
+        ("int64", [1 << 63]),
+        ("int64", np.array([1 << 63], np.uint64)),
+        ("int32", [1.0]),
+        ("int32", [None]),
+        ("int32", 7),
+        ("int32", np.array([1.0])),
+        ("int32", np.array([True])),
+        ("double", [[1.0]]),
+        ("double", np.array([[1.0]])),
+        ("double", "12"),
+        ("float", [1e39]),
+        ("float", np.array([1e39])),
+    ],
+)
+def test_an_array_that_would_have_to_change_is_not_written(name: str, values: Any) -> None:
+    encoder = Encoder()
+    with pytest.raises(InvalidValue, match="out_of_range"):
+        getattr(encoder, f"write_{name}_array")(values)
+    assert encoder.to_bytes() == b""
+
+
+def test_the_length_of_an_array_is_judged_before_it_is_read() -> None:
+    for count, limit, error in ((-1, 16, InvalidValue), (5, 16, OversizedMessage), (3, 16, TruncatedMessage)):
+        decoder = Decoder(bytes(8), limit=limit)
+        with pytest.raises(error):
+            decoder.read_int32_array(count)
+        assert decoder.offset == 0
+    assert decoder.needed == 12
+
+
+class Samples(Marshallable):
+    type_id = 30
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    def marshall(self, encoder: Encoder) -> None:
+        encoder.write_int32(len(self.values))
+        encoder.write_double_array(self.values)
+
+    @classmethod
+    def unmarshall(cls, decoder: Decoder) -> Self:
+        return cls(decoder.read_double_array(decoder.read_count(8)))
+
+
+def test_a_type_of_ones_own_has_an_array() -> None:
+    types, values = TypeRegistry(Samples), np.arange(100) / 8
+    octets = written(Samples(values), types)
+    assert np.array_equal(Decoder(octets, types).read_object().values, values)
+    assert object_end(octets, 0, types) == len(octets) == 808
+    lines = SerializationDebugger(types).explain_object(octets).splitlines()
+    assert len(lines) == 4
+    assert "double_array array([ 0." in lines[-1]
 
 
 def joined(text: str) -> str:

@@ -1,45 +1,23 @@
-"""The seed's echo pair in its Python form, over each transport."""
+"""The seed's echo pair in its Python form: over each transport, and as the README prints it."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import socket
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from silverfold.connectors.tengi import server
 from silverfold.connectors.tengi.client import Client, ClientTransports, ConfigurationBuilder, Connection
 from silverfold.connectors.tengi.protocol import Message, Packet
 from silverfold.connectors.tengi.server import Server, ServerTransports
+from tests.support.polling import PATIENCE
 from tests.support.tengi.pairs import TRANSPORTS, port_of, run
+from tests.support.tengi.receiving import free_port
 
-
-def test_the_echo_server_of_the_page_has_under_20_lines_and_answers() -> None:
-    page = Path(server.__file__ or "").parents[1] / "PROTOCOL.md"
-    (example,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    assert len([line for line in example.splitlines() if line]) < 20
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    names: dict[str, Any] = {}
-    exec(example.replace("asyncio.run(main())", "").replace("*transports)", f"*transports, port={port})"), names)
-
-    async def work() -> str:
-        task = asyncio.create_task(names["main"]())
-        await asyncio.sleep(0)
-        async with Client.create(ConfigurationBuilder().add_transport("tcp", port=port).build()) as client:
-            connection = await client.connect("127.0.0.1")
-            answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-            connection.add_message_listener(lambda _, message: answered.set_result(message.body.get_value("value")))
-            await connection.write_object(Packet("request").set_value("name", "Steven"))
-            answer = await answered
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        return answer
-
-    assert run(work()) == "Hello World Steven"
+README = Path(__file__).parents[4] / "README.md"
 
 
 def on_server_connect(connection: Connection) -> None:
@@ -77,3 +55,25 @@ def test_the_seeds_example_runs_over_each_transport(transport: ClientTransports)
 
     run(work())
     assert greetings == ["Hello World Steven"]
+
+
+@pytest.mark.parametrize("transport", ["TCP", "HTTP"])
+def test_the_readmes_pair_runs_as_printed(transport: str) -> None:
+    page = README.read_text(encoding="utf-8")
+    programs = re.findall(
+        r"^```\n(import asyncio\nfrom silverfold.connectors.tengi.*?)^```$", page, re.MULTILINE | re.DOTALL
+    )
+    port = free_port()  # the printed default may be in use
+    server, client = (each.replace("HTTP)", f"HTTP, port={port})") for each in programs)
+    assert server.count("\n") < 20
+    client = client.replace("ClientTransports.TCP, ClientTransports.HTTP", f"ClientTransports.{transport}")
+    with subprocess.Popen([sys.executable, "-c", server], stdout=subprocess.PIPE, text=True) as serving:
+        try:
+            assert serving.stdout is not None
+            assert "listening" in serving.stdout.readline()
+            command = [sys.executable, "-c", client]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        finally:
+            serving.terminate()
+    assert done.returncode == 0, done.stderr
+    assert "Hello World Steven" in done.stdout.splitlines()
