@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
@@ -33,6 +34,7 @@ from silverfold.pipelines.applying.cut_job import CutJob
 from silverfold.pipelines.applying.settle import open_settled
 from silverfold.pipelines.applying.silver import OpenedTables, SilverTable, check_built
 from silverfold.pipelines.holding.quarantine_log import SKIPPED
+from silverfold.pipelines.landing.dropped import dropped_of
 from silverfold.pipelines.places import REASONS
 from silverfold.pipelines.storage.commit_note import CommitNote
 from silverfold.pipelines.storage.companions import EMPTIED, NO_VERSIONS, CompanionVersions
@@ -58,6 +60,10 @@ _FEW = 10_000
 In addition, the changes in memory, as many rows of the table in files, and the side table's rows in files must together
 fit in `FEW_BYTES`.
 """
+
+_OF_ANOTHER_NAME: Final = (
+    "if the source did, its updates have landed so: let a feed of another name take what comes from now on"
+)
 
 
 @dataclass(frozen=True)
@@ -321,11 +327,12 @@ def _folding_finds_errors(silver: SilverTable) -> bool:
 def _remedy(silver: SilverTable) -> str:
     """Return advice for columns that the table cannot take."""
     rebuild = f"`silverfold rebuild {silver.feed.name} {silver.name}`"
+    if silver.upsert and dropped_of(silver.places.bronze(silver.feed.name), silver.feed.name, silver.name).floor:
+        anew = "only a table with the same columns can be made anew, from its base"
+        setting = "if a setting did it, put that back"
+        return f": bronze has not all that it was made of, so {anew}: {setting}; {_OF_ANOTHER_NAME}"
     if silver.upsert:
-        return (
-            f": if a setting did it, {rebuild} makes a new table; if the source did, its updates have landed so: let a "
-            "feed of another name take what comes from now on"
-        )
+        return f": if a setting did it, {rebuild} makes a new table; {_OF_ANOTHER_NAME}"
     begun = " and lets its history begin there" if silver.conf.keeps_history else ""
     return f": {rebuild} makes a new table of the newest snapshot{begun}; a setting that did it can be put back"
 

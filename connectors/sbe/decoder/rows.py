@@ -29,6 +29,7 @@ from silverfold.connectors.wire.sbe.columnar.decode import ERROR, arrow_schema, 
 from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.connectors.wire.sbe.schema.model import Schema
+from silverfold.transforms.sql import quoted
 
 
 def decode(
@@ -67,7 +68,7 @@ def decode(
     retained = _retained_columns(frames, column, keep)
     result = _result_type(frames, retained, fields)
     step = _RowStep(loaded, template, column, tuple(retained), into is not None, chosen, tuple(result.names))
-    return frames.select(*retained, column).mapInArrow(step, result)
+    return _read(frames, retained, column).mapInArrow(step, result)
 
 
 def errors(
@@ -88,7 +89,11 @@ def errors(
     retained = _retained_columns(frames, column, keep)
     result = _result_type(frames, retained, from_arrow_schema(pa.schema(list(ERROR)[1:])).fields)
     step = _ErrorStep(loaded, column, tuple(retained), _for_spark(options), tuple(result.names))
-    return frames.select(*retained, column).mapInArrow(step, result)
+    return _read(frames, retained, column).mapInArrow(step, result)
+
+
+def _read(frames: DataFrame, retained: Sequence[str], column: str) -> DataFrame:
+    return frames.select(*map(quoted, dict.fromkeys([*retained, column])))
 
 
 def _loaded(schema: Schema | Path) -> Schema:
@@ -104,7 +109,7 @@ def _retained_columns(frames: DataFrame, column: str, keep: Sequence[str] | None
     if column not in frames.columns or not isinstance(frames.schema[column].dataType, BinaryType):
         found = frames.schema[column].simpleString() if column in frames.columns else column
         raise _refusal("frames", "column", found, "a binary column")
-    retained = [name for name in frames.columns if name != column] if keep is None else list(keep)
+    retained = [name for name in frames.columns if name != column] if keep is None else list(dict.fromkeys(keep))
     for name in retained:
         if name not in frames.columns:
             raise _refusal("frames", "keep", name, f"some of {', '.join(frames.columns)}")

@@ -28,6 +28,10 @@ _MOST_UNKNOWN: Final = 1_000
 """Names of unknown tables and packets that are counted: a peer chooses them."""
 
 
+_MOST_ANSWERS: Final = 1000
+"""Pings of a source to be answered at a time: others are not."""
+
+
 class Epoch:
     """The tables of a feed on one connection.
 
@@ -109,7 +113,8 @@ class Epoch:
             return [] if heading.name == "pong" else self._mark_unknown(f"packet {heading.name}")
         packet = read_packet(event.body)
         if isinstance(packet, Ping):
-            self._answers.append(Pong(packet.seq))
+            if len(self._answers) < _MOST_ANSWERS:
+                self._answers.append(Pong(packet.seq))
             return []
         assert isinstance(packet, SourceError)
         return self._take_error(packet, now)

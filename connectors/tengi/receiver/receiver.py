@@ -17,6 +17,7 @@ from silverfold.connectors.common.tasks import until_first_ends
 from silverfold.connectors.tengi.address import link_settings, parse_address
 from silverfold.connectors.tengi.options import TengiFeed
 from silverfold.connectors.tengi.protocol.events import BadFrame, Closed
+from silverfold.connectors.tengi.protocol.feed.packets import Ack, Ping, Pong, Subscribe
 from silverfold.connectors.tengi.protocol.values import Message
 from silverfold.connectors.tengi.receiver.epoch import Epoch, Refused
 from silverfold.connectors.tengi.receiver.table_feed import TableFeed, resumed_position
@@ -112,7 +113,7 @@ class TengiReceiver:
             if epoch.deadline <= now:
                 await sink.land(epoch.due(now))
             for request in epoch.requests(now):
-                await link.send(Message.create(request.to_packet()))
+                await self._send(link, request)
             await asyncio.sleep(_TICK)
 
     async def _acknowledge(self, link: Link, epoch: Epoch, sink: FrameSink) -> None:
@@ -124,7 +125,16 @@ class TengiReceiver:
                 await sink.flush()
                 self._begin_anew.difference_update(landed)
             for ack in epoch.acknowledge(landed):
-                await link.send(Message.create(ack.to_packet()))
+                await self._send(link, ack)
+
+    async def _send(self, link: Link, packet: Subscribe | Ack | Ping | Pong) -> None:
+        """Queue a packet. Raises SourceUnavailable: the source takes nothing, though it may send."""
+        silence = self._feed.options.dead_after
+        try:
+            async with asyncio.timeout(silence):
+                await link.send(Message.create(packet.to_packet()))
+        except TimeoutError:
+            raise SourceUnavailable(f"{link.peer_address}: takes nothing for {silence:g} s") from None
 
     async def _land_arrived(self, link: Link, epoch: Epoch, sink: FrameSink) -> None:
         """Land what had arrived when the epoch was stopped."""

@@ -11,7 +11,7 @@ from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.bad_input import bad_input
 from silverfold.connectors.tengi.options import TengiOptions
 from silverfold.connectors.tengi.protocol.events import MessageReceived
-from silverfold.connectors.tengi.protocol.feed.heading import Heading
+from silverfold.connectors.tengi.protocol.feed.heading import Heading, read_heading
 from silverfold.connectors.tengi.protocol.feed.order import Action, Ask, Duplicate, Gap, GivenUp, Land, TableOrder
 from silverfold.connectors.tengi.protocol.feed.packets import Position, Schema, SourceError, Subscribe, read_packet
 
@@ -41,7 +41,7 @@ class TableFeed:
         self._order = self._new_order(position)
         self._schema: Schema | None = None
         self._early: list[tuple[Heading, MessageReceived]] = []
-        self._early_bytes = 0
+        self._early_bytes, self._is_older = 0, False
         self._schema_by = self._part_by = self._idle_by = self._retry_at = _NEVER
         self.requests: list[Subscribe] = []
         """What to send; whoever sends it clears the list."""
@@ -170,8 +170,9 @@ class TableFeed:
                     place = None if position is None else str(position)
                     frames.append(Frame(packet.raw, kind, _BOUNDARIES[boundary], self._stream, place))
                     self.landed, kind = position or self.landed, Kind.DATA
-                case Duplicate():
+                case Duplicate(packet):
                     self.duplicates += 1
+                    frames += self._older_epoch(packet)
                 case GivenUp(packet):
                     frames.append(_given_up(self._stream, None))
                 case Gap(epoch, first, last):
@@ -180,6 +181,14 @@ class TableFeed:
                 case Ask():
                     frames += self.subscribe(now)
         return frames
+
+    def _older_epoch(self, packet: MessageReceived) -> list[Frame]:
+        """Return a mark, once, if the source numbers by an older epoch than what landed: nothing more would land."""
+        found, landed = read_heading(packet.raw, packet.body_at, packet.types).position, self._order.position
+        if self._is_older or found is None or landed is None or found.epoch >= landed.epoch:
+            return []
+        self._is_older = True
+        return [mark("older epoch", stream=self._stream, level="warning", epoch=found.epoch, landed=landed.epoch)]
 
 
 def _given_up(stream: str, heading: Heading | None) -> Frame:

@@ -77,6 +77,7 @@ class _SnapshotParts:
     position: Position
     id: Identifier
     parts: set[int] = field(default_factory=set)
+    highest: int = -1
     last: int | None = None
 
 
@@ -159,8 +160,9 @@ class TableOrder(Generic[T]):
             return [Duplicate(item)]
         is_first = not snapshot.parts
         snapshot.parts.add(part)
+        snapshot.highest = max(snapshot.highest, part)
         snapshot.last = part if is_last else snapshot.last
-        if snapshot.last is not None and max(part, len(snapshot.parts) - 1) > snapshot.last:
+        if snapshot.last is not None and snapshot.highest > snapshot.last:
             detail = f"a snapshot has a part behind its last, {snapshot.last}"
             raise RemoteProtocolError(detail, stream=self._table, reason="snapshot_part")
         if snapshot.last is None or len(snapshot.parts) <= snapshot.last:

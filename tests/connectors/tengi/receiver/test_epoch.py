@@ -178,6 +178,23 @@ def test_pings_are_answered_and_sent_when_we_are_silent() -> None:
     assert played.asked[2:] == [Ping(1)]
 
 
+def test_a_flood_of_pings_is_answered_up_to_a_bound() -> None:
+    played = Played(1)
+    event = MessageReceived(CONNECTION, MESSAGE, frame_of(Ping(9).to_packet()), _BODY_AT, BUILT_IN)
+    for _ in range(3000):
+        played.epoch.take(event, 0.0)
+    assert len(played.epoch.requests(0.0)) == 1000
+
+
+def test_a_source_that_numbers_by_an_older_epoch_is_told_once() -> None:
+    played = Played(7)
+    older = [each.set_value("epoch", f"{int(EPOCH) - 1:020}") for each in changes(8, 9)]
+    played.take(schema(), *older)
+    assert played.marks == ["older epoch"]
+    assert played.places == ["control none"]
+    assert json.loads(played.frames[-1].body)["landed"] == EPOCH
+
+
 @pytest.mark.parametrize("code", [1, 2, 3])
 def test_a_refused_table_is_not_asked_for_again_and_without_any_the_feed_ends(code: int) -> None:
     played = Played(1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ from silverfold.connectors.base import Kind, Resume
 from silverfold.connectors.common.transport import Address
 from silverfold.connectors.tengi.connector import CONNECTOR
 from silverfold.connectors.tengi.options import TengiOptions
+from silverfold.connectors.tengi.protocol.feed.packets import Ping
+from silverfold.connectors.tengi.receiver.receiver import TengiReceiver
 from silverfold.connectors.tengi.server.feed.faults import FeedFaults
 from silverfold.connectors.tengi.server.feed.server import FeedServer
 from silverfold.connectors.tengi.server.feed.source import FeedSource
@@ -150,6 +153,19 @@ def test_a_source_without_the_table_ends_the_feed() -> None:
             assert [mark["mark"] for _, mark in sink.mark_details()][-1] == "source error"
 
     asyncio.run(run())
+
+
+def test_a_source_that_sends_and_takes_nothing_is_given_up() -> None:
+    class Deaf:
+        peer_address = "127.0.0.1:1"
+
+        async def send(self, _message: object) -> None:
+            await asyncio.Event().wait()
+
+    shop = replace(feed_of(), options=TengiOptions(transport="tcp", ping_interval=0.01, dead_after=0.05))
+    receiver = TengiReceiver(shop, rng=Random(1), environ={})
+    with pytest.raises(SourceUnavailable, match="takes nothing for"):
+        asyncio.run(receiver._send(Deaf(), Ping(1)))
 
 
 def test_nobody_there_is_unavailable() -> None:

@@ -151,6 +151,10 @@ def test_a_part_behind_the_last_one_is_refused() -> None:
     part(table, 1, last=True)
     with pytest.raises(RemoteProtocolError, match="snapshot_part"):
         part(table, 2)
+    table = order()
+    part(table, 3)
+    with pytest.raises(RemoteProtocolError, match="snapshot_part"):
+        part(table, 1, last=True)
 
 
 class Source:
