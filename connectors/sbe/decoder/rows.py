@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
 
@@ -67,8 +68,9 @@ def decode(
         fields = [StructField(into, StructType(fields))]
     retained = _retained_columns(frames, column, keep)
     result = _result_type(frames, retained, fields)
-    step = _RowStep(loaded, template, column, tuple(retained), into is not None, chosen, tuple(result.names))
-    return _read(frames, retained, column).mapInArrow(step, result)
+    read = list(dict.fromkeys([*retained, column]))
+    step = _RowStep(loaded, template, read.index(column), len(retained), into is not None, chosen, tuple(result.names))
+    return _read(frames, read).mapInArrow(step, result)
 
 
 def errors(
@@ -88,12 +90,14 @@ def errors(
     loaded = _loaded(schema)
     retained = _retained_columns(frames, column, keep)
     result = _result_type(frames, retained, from_arrow_schema(pa.schema(list(ERROR)[1:])).fields)
-    step = _ErrorStep(loaded, column, tuple(retained), _for_spark(options), tuple(result.names))
-    return _read(frames, retained, column).mapInArrow(step, result)
+    read = list(dict.fromkeys([*retained, column]))
+    step = _ErrorStep(loaded, read.index(column), len(retained), _for_spark(options), tuple(result.names))
+    return _read(frames, read).mapInArrow(step, result)
 
 
-def _read(frames: DataFrame, retained: Sequence[str], column: str) -> DataFrame:
-    return frames.select(*map(quoted, dict.fromkeys([*retained, column])))
+def _read(frames: DataFrame, columns: Sequence[str]) -> DataFrame:
+    """Return the columns by place, for a step: Spark does not pass on those whose names have a dot or a backtick."""
+    return frames.select(*(F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(columns)))
 
 
 def _loaded(schema: Schema | Path) -> Schema:
@@ -134,8 +138,8 @@ def _refusal(file: str, key: str, found: str, allowed: str) -> ConfigError:
 class _RowStep:
     schema: Schema
     template: str
-    column: str
-    retained: tuple[str, ...]
+    column: int
+    retained: int
     into: bool
     options: ColumnOptions
     names: tuple[str, ...]
@@ -147,15 +151,15 @@ class _RowStep:
                 if self.template in part.rows:
                     origin, rows = part.rows[self.template]
                     columns = [rows.to_struct_array()] if self.into else rows.columns
-                    beside = [batch.column(name).take(pa.array(origin)) for name in self.retained]
+                    beside = [batch.column(at).take(pa.array(origin)) for at in range(self.retained)]
                     yield pa.RecordBatch.from_arrays([*beside, *columns], names=list(self.names))
 
 
 @dataclass(frozen=True)
 class _ErrorStep:
     schema: Schema
-    column: str
-    retained: tuple[str, ...]
+    column: int
+    retained: int
     options: ColumnOptions
     names: tuple[str, ...]
 
@@ -165,5 +169,5 @@ class _ErrorStep:
             messages = batch.column(self.column)
             for part in reader.parts(messages):
                 origin, *columns = reader.errors(messages, part.unread).columns
-                beside = [batch.column(name).take(origin) for name in self.retained]
+                beside = [batch.column(at).take(origin) for at in range(self.retained)]
                 yield pa.RecordBatch.from_arrays([*beside, *columns], names=list(self.names))

@@ -97,15 +97,15 @@ def test_what_cannot_be_read_is_told_beside_the_other_columns(frames: DataFrame)
 
 
 def test_the_messages_may_be_retained_and_columns_have_any_names(frames: DataFrame):
-    named = frames.withColumnRenamed("payload", "a.b").withColumnRenamed("position", "p.q r")
+    named = frames.withColumnRenamed("payload", "a.b").withColumnRenamed("position", "p`q")
 
     rows = decode(
-        named, GOLDEN / "sample.xml", template="Quote", column="a.b", keep=["a.b", "p.q r", "a.b"], into="quote"
+        named, GOLDEN / "sample.xml", template="Quote", column="a.b", keep=["a.b", "p`q", "a.b"], into="quote"
     )
     lost = errors(named, GOLDEN / "sample.xml", column="a.b", keep=["a.b"])
 
-    assert rows.columns == ["a.b", "p.q r", "quote"]
-    assert sorted(row["p.q r"] for row in rows.collect()) == [0, 4]
+    assert rows.columns == ["a.b", "p`q", "quote"]
+    assert sorted(row["p`q"] for row in rows.collect()) == [0, 4]
     assert all(row["a.b"] for row in rows.collect())
     assert [row["error_class"] for row in lost.collect()].count("UNKNOWN_TEMPLATE") == 1
 
