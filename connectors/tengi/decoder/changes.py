@@ -116,7 +116,8 @@ class ChangeReader:
 
     def _row(self, entry: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the cells sent."""
-        row: dict[str, Any] = _packet(entry.get("row")).values
+        only_nulls = "row" not in entry and "nulls" in entry
+        row: dict[str, Any] = {} if only_nulls else _packet(entry.get("row")).values
         nulls = entry.get("nulls")
         if nulls is None:
             return row

@@ -48,6 +48,8 @@ class Schemas:
         keys = table.keys or newest.keys
         if not keys:
             raise SchemaDrift("the source names no keys: set keys", table=cut.stream)
+        if (unknown := next((key for key in keys if key not in newest.columns), None)) is not None:
+            raise SchemaDrift(f"the source has no column {unknown}, which the settings have as a key", table=cut.stream)
         if newest.keys and set(keys) != set(newest.keys):
             raise SchemaDrift(
                 f"the settings have other keys than the source: {', '.join(newest.keys)}", table=cut.stream

@@ -133,8 +133,9 @@ class TengiReferenceReader:
 
     def _row(self, entry: Mapping[str, Any], newest: _Schema) -> dict[str, Any]:
         """Return the cells sent, those of unknown columns included."""
-        row = dict(_values(entry.get("row")))
-        nulls = _values(entry["nulls"]) if "nulls" in entry else {}
+        nulls = _values(entry["nulls"]) if "nulls" in entry else None
+        row = {} if nulls is not None and "row" not in entry else dict(_values(entry.get("row")))
+        nulls = nulls or {}
         if row.keys() & nulls.keys():
             raise InvalidValue("a column has a value and is NULL", reason="unfit")
         for name in row.keys() & newest.columns.keys():

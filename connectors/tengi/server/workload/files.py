@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from silverfold.conf.errors import ConfigError, InvalidValue, LocalProtocolError
 from silverfold.connectors.common.simulation import read_table_file
-from silverfold.connectors.tengi.protocol.feed.columns import ColumnType
+from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, write_row
 from silverfold.connectors.tengi.server.feed.tables import SourceTable
 
 _MOST_DIGITS: Final = 38
@@ -55,7 +55,8 @@ def load_table(
         keys: None for the first column; empty for a table that takes inserts only.
 
     Raises:
-        ConfigError: The file cannot be read, a column has no type here, or the keys do not identify its rows.
+        ConfigError: The file cannot be read, a column has no type here, a value cannot be sent, such as a NULL in a
+            map, or the keys do not identify its rows.
     """
     read = read_table_file(file)
     columns, targets = dict[str, ColumnType](), list[pa.Field]()
@@ -71,6 +72,8 @@ def load_table(
         _check_key(file, key, columns)
     try:
         rows = read.cast(pa.schema(targets), safe=False).to_pylist(maps_as_pydicts="strict")
+        for row in rows:
+            write_row(row, columns)
         texts = {name: str(kind) for name, kind in columns.items()}
         return SourceTable(name, texts, keys, rows, epoch=epoch, history=history, version=version)
     except (pa.ArrowException, ValueError, OverflowError, InvalidValue) as error:

@@ -119,6 +119,11 @@ def test_a_row_of_an_older_version_lacks_newer_columns() -> None:
     assert rows_of(*packets) == [{"id": 1, "name": "o", "price": 1.5, "note": None}]
 
 
+def test_an_update_may_have_nulls_only() -> None:
+    packets = [schema(), snapshot(1, [ONE]), change(2, "UPDATE", key={"id": 1}, nulls={"name": NULL})]
+    assert rows_of(*packets) == [{"id": 1, "name": None, "price": 1.5}]
+
+
 @pytest.mark.parametrize(
     ("packet", "reason"),
     [
@@ -223,6 +228,7 @@ def test_whatever_a_value_is_both_readers_take_it_alike(kind: str, values: list[
         ({}, [], "has not told its columns"),
         ({"keys": ("name",)}, [schema()], "other keys than the source: id"),
         ({}, [schema(keys=())], "names no keys"),
+        ({"keys": ("nope",)}, [schema(keys=())], "no column nope"),
         ({}, [schema({"id": "number"})], "number"),
         ({}, [schema(keys=("no",))], "a key is no column"),
         ({}, [Packet("schema", {"table": "orders", "version": Int(1), "keys": numbered([]), "columns": 1})], "Packets"),

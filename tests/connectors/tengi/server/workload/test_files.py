@@ -112,6 +112,7 @@ def test_types_of_a_csv_file_are_inferred(tmp_path: Path) -> None:
         (pa.array([1], pa.duration("s")), (), "columns"),
         (pa.array([1], pa.time64("us")), (), "columns"),
         (pa.array([[(1, 1)]], pa.map_(pa.int32(), pa.int32())), (), "columns"),
+        (pa.array([[("k", None)]], pa.map_(pa.string(), pa.int32())), (), "values"),
         (pa.array([1]), ("d",), "keys"),
         (pa.array([1, 1]), ("c",), "keys"),
         (pa.array([1, None]), ("c",), "keys"),
