@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from silverfold.conf.errors import InvalidValue, RemoteProtocolError
+from silverfold.conf.errors import InvalidValue, RemoteProtocolError, SilverfoldError
 from silverfold.connectors.tengi.protocol.feed.packets import Ack, Ping, Pong, SourceError, Subscribe, read_packet
 from silverfold.connectors.tengi.protocol.values import Identifier
 from silverfold.connectors.tengi.server.feed.tables import Outgoing, PartLimits, SourceTable
@@ -78,7 +78,7 @@ class FeedSession:
         source.sessions.add(self)
 
     def receive(self, body: object, now: float) -> None:
-        """Take the body of a message.
+        """Take the body of a message, or the error why there is none.
 
         Raises:
             RemoteProtocolError: The receiver does not read its answers. Drop the connection.
@@ -86,6 +86,9 @@ class FeedSession:
         self._received_at = now
         if len(self._answers) >= _MOST_ANSWERS:
             raise RemoteProtocolError("the receiver reads no answers", reason="unread_answers")
+        if isinstance(body, SilverfoldError):
+            self._refuse(NOT_UNDERSTOOD, str(body))
+            return
         try:
             request = read_packet(body)
         except InvalidValue as error:
