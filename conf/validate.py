@@ -80,7 +80,10 @@ def validated(
 def together(mistakes: Iterable[ConfigError]) -> ConfigError:
     """Return the first error carrying the others, each listed once and none nested."""
     first, *rest = [each for mistake in mistakes for each in (mistake, *mistake.others)]
-    return ConfigError(file=first.file, key=first.key, found=first.found, allowed=first.allowed, others=tuple(rest))
+    for each in rest:
+        each.others = ()
+    first.others = tuple(rest)
+    return first
 
 
 def _translated(

@@ -251,7 +251,8 @@ class _Cuts:
         return None if lacking is None else min(lacking.ends)
 
     def _planned(self, table: str, row: CutRow, position: int) -> Cut | None:
-        rules = StreamRules.of(self.connector, self.feed, table, SilverPosition(row.last_position))
+        now = SilverPosition(row.last_position, row.epoch)
+        rules = StreamRules.read(self.places, self.connector, self.feed, table, now, is_misfit=False)
         planner = Planner(self.feed.name, {table: rules}, lost=self.lost)
         for batch in read_small_columns(self.places.bronze(self.feed.name), after=row.last_position - 1):
             seen = int(np.searchsorted(batch["frame_seq"].to_numpy(), position, side="right"))

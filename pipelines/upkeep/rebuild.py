@@ -142,7 +142,8 @@ class Rebuild:
             self._clean_up()
             if "_session" in self.__dict__:
                 close_session(self._session)
-        raise ApplyError(f"builds moved the table {_ATTEMPTS} times meanwhile; try again", table=self.table)
+        advice = "stop them, or try again when less comes"
+        raise ApplyError(f"builds moved the table {_ATTEMPTS} times meanwhile: {advice}", table=self.table)
 
     @property
     def _places(self) -> Places:

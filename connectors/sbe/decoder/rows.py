@@ -67,6 +67,8 @@ def decode(
     if into is not None:
         fields = [StructField(into, StructType(fields))]
     retained = _retained_columns(frames, column, keep)
+    if not retained and not fields:
+        raise _refusal("frames", "keep", "none", "some column, as the message has no fields")
     result = _result_type(frames, retained, fields)
     read = list(dict.fromkeys([*retained, column]))
     step = _RowStep(loaded, template, read.index(column), len(retained), into is not None, chosen, tuple(result.names))

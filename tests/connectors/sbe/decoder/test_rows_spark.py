@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from silverfold.conf.errors import ConfigError
 from silverfold.connectors.sbe.decoder.rows import decode, errors
 from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions
+from silverfold.connectors.wire.sbe.schema.load import load_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -108,6 +109,22 @@ def test_the_messages_may_be_retained_and_columns_have_any_names(frames: DataFra
     assert sorted(row["p`q"] for row in rows.collect()) == [0, 4]
     assert all(row["a.b"] for row in rows.collect())
     assert [row["error_class"] for row in lost.collect()].count("UNKNOWN_TEMPLATE") == 1
+
+
+def test_a_message_without_fields_needs_a_column_beside_it(frames: DataFrame):
+    schema = load_schema(
+        b'<messageSchema id="1" version="0"><types><composite name="messageHeader">'
+        + b"".join(
+            b'<type name="%b" primitiveType="uint16"/>' % name
+            for name in (b"blockLength", b"templateId", b"schemaId", b"version")
+        )
+        + b'</composite></types><message name="Z" id="4"/></messageSchema>'
+    )
+    beat = frames.select(F.unhex(F.lit("0000040001000000")).alias("body"), "position").limit(1)
+
+    assert decode(beat, schema, template="Z").count() == 1
+    with pytest.raises(ConfigError, match="some column"):
+        decode(beat, schema, template="Z", keep=[])
 
 
 def test_a_message_may_go_into_one_struct_and_its_decimals_be_numbers(frames: DataFrame):
