@@ -163,11 +163,16 @@ class BaseBuild:
             return build.tables[self.table].position()
 
 
+def _is_there(place: Place) -> bool:
+    try:
+        return open_table(place) is not None
+    except StoreUnavailable:  # its log is damaged
+        return True
+
+
 def advice_without_base(places: Places, feed: str, table: str) -> str:
-    """Return the way on for a table that lacks frames which only a base, now gone, had. Raises StoreUnavailable."""
-    found = [
-        place for place in (places.silver(feed, table), places.history(feed, table)) if open_table(place) is not None
-    ]
+    """Return the way on for a table that lacks frames which only a base, now gone, had."""
+    found = [place for place in (places.silver(feed, table), places.history(feed, table)) if _is_there(place)]
     there = ", ".join(map(str, [*found, places.base(table).own(feed)]))
     return f"no base has what was there. To begin anew with what is left, remove {there}"
 

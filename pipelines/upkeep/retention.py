@@ -29,6 +29,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
@@ -223,18 +224,25 @@ def _frames_below(table: DeltaTable, retention: Retention) -> pa.Table:
     if retention.older_control is not None:
         is_control = ds.field("kind") == Kind.CONTROL.value
         is_of_feed = is_control & ds.field("stream").is_null()
-        wanted = wanted & ~is_of_feed | ds.field("frame_seq").isin(_newest(table, below & is_control, retention))
+        newest, epochs = _newest(table, below & is_control, retention)
+        wanted = wanted & ~is_of_feed | ds.field("frame_seq").isin(newest) | is_of_feed & ds.field("epoch").isin(epochs)
     found = dataset_of(table).to_table(columns=SCHEMA.names, filter=below & has_context & is_standalone & wanted)
     return found.sort_by("frame_seq").cast(SCHEMA)
 
 
-def _newest(table: DeltaTable, wanted: ds.Expression, retention: Retention) -> pa.Array:
-    """Return the positions of those control frames of any epoch that later frames are read with."""
-    found = dataset_of(table).to_table(columns=["frame_seq", "stream", "body"], filter=wanted).sort_by("frame_seq")
+def _newest(table: DeltaTable, wanted: ds.Expression, retention: Retention) -> tuple[pa.Array, pa.Array]:
+    """Return the positions of those control frames of any epoch that later frames are read with.
+
+    Also the epochs of those that are of a stream: they are read with their connection's own.
+    """
+    columns = ["frame_seq", "epoch", "stream", "body"]
+    found = dataset_of(table).to_table(columns=columns, filter=wanted).sort_by("frame_seq")
     by_content = ["stream", "body"] if retention.older_control == "distinct" else ["stream"]
     contents = zip(*(found[name].to_pylist() for name in by_content), strict=True)
     newest = dict(zip(contents, found["frame_seq"].to_pylist(), strict=True))
-    return pa.array(sorted(newest.values()), pa.int64())
+    positions = pa.array(sorted(newest.values()), pa.int64())
+    is_of_stream = pc.and_(pc.is_in(found["frame_seq"], positions), pc.is_valid(found["stream"]))
+    return positions, pc.unique(found.filter(is_of_stream)["epoch"])
 
 
 def _is_append_only(table: DeltaTable) -> bool:

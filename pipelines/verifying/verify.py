@@ -32,7 +32,7 @@ from silverfold.connectors.base import Connector, Feed, TableKind
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
 from silverfold.pipelines.holding.quarantine_log import PASSED_OVER, current_hold, quarantined
 from silverfold.pipelines.landing.bronze import CARRYING, read_small_columns
-from silverfold.pipelines.landing.bronze_table import retained_from
+from silverfold.pipelines.landing.dropped import dropped_of
 from silverfold.pipelines.landing.losses import losses_of
 from silverfold.pipelines.landing.ranges import Range, format_ranges, is_inside
 from silverfold.pipelines.places import Places, history_of
@@ -212,7 +212,8 @@ def explain_gap(error: Exception, landed: LandedTable) -> str:
         return str(error)
     if is_inside((error.first, error.last), landed.losses.taken):
         return f"{error}: what silver has of them has nothing to be compared with"
-    if landed.base is None and error.last < retained_from(landed.bronze, landed.feed.name):
+    dropped = dropped_of(landed.bronze, landed.feed.name, landed.table)
+    if landed.base is None and error.last < dropped.floor and dropped.is_enough(landed.through):
         base = f"they were dropped, and the base that had them is gone: `silverfold rebuild {landed.feed.name}"
         return f"{error}: {base} {landed.table}` says how to begin anew"
     return f"{error}: `silverfold status` says what can be done"

@@ -30,6 +30,7 @@ from silverfold.pipelines.landing.bronze_table import retained_from
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.reading.status import TableStatus, read_status
+from silverfold.pipelines.reading.time_travel import as_of_moment
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.upkeep.maintain import Done, Maintenance
 from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
@@ -272,6 +273,7 @@ def test_appended_and_keyed_messages_of_sbe_go_on_from_their_bases(spark: SparkS
     assert (days.floor > last + 1, days.status()[1].base_position) == (True, days.status()[1].applied_position)
     assert {days.verify(name).verdict for name in tables} == {Verdict.EQUAL}
     assert days.status()[0].applied_position == end
+    assert as_of_moment(days.places, SBE, feed, datetime.now(UTC)).position == end
 
 
 def test_late_and_repeated_records_of_hstreamdb_stay_behind_their_base(spark: SparkSession, warehouse: Path):

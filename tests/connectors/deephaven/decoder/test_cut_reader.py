@@ -13,11 +13,10 @@ import pyarrow as pa
 import pytest
 
 from silverfold.conf.errors import InvalidValue, UnknownTemplate
-from silverfold.connectors.base import ControlFrame
+from silverfold.connectors.base import ControlFrame, Undecodable
 from silverfold.connectors.deephaven.decoder import cut_reader
 from silverfold.connectors.deephaven.decoder.blocks import ADDED, MODIFIED, REMOVED, WideRange
 from silverfold.connectors.deephaven.decoder.cut_reader import (
-    BadFrame,
     ColumnCells,
     CutReader,
     LandedFrame,
@@ -136,7 +135,7 @@ def test_a_bad_frame_is_named_and_the_good_ones_beside_it_are_read(what: str):
 
     before, bad, after = read(GOOD, body, GOOD)
 
-    assert isinstance(bad, BadFrame)
+    assert isinstance(bad, Undecodable)
     assert (bad.position, bad.error_class) == (12, error_class)
     assert reason in bad.reason
     assert [type(before), type(after)] == [ColumnCells, ColumnCells]
@@ -152,14 +151,14 @@ def test_a_frame_at_which_the_decoder_fails_is_named_and_the_good_ones_beside_it
     monkeypatch.setattr(cut_reader, "decode_column", failing)
     before, bad, after = read(GOOD, GOOD, GOOD)
 
-    assert bad == BadFrame(12, "DECODER_FAILED", "KeyError in the decoder")
+    assert bad == Undecodable(12, "DECODER_FAILED", "KeyError in the decoder")
     assert [type(before), type(after)] == [ColumnCells, ColumnCells]
 
 
 def test_frames_of_an_epoch_that_never_began_are_bad():
     (bad,) = read(GOOD, epoch=7)
 
-    assert bad == BadFrame(11, "INVALID_VALUE", "no-context: epoch 7 has no connection response")
+    assert bad == Undecodable(11, "INVALID_VALUE", "no-context: epoch 7 has no connection response")
 
 
 def test_a_column_message_names_rows_values_update_and_phase():
