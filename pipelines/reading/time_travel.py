@@ -32,6 +32,7 @@ from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
@@ -43,6 +44,7 @@ from silverfold.connectors.base import Connector, Cut, Feed
 from silverfold.pipelines.holding.quarantine_log import holds
 from silverfold.pipelines.landing.bronze import last_position, read_small_columns
 from silverfold.pipelines.landing.bronze_table import lost_from
+from silverfold.pipelines.landing.dropped import dropped_of
 from silverfold.pipelines.places import Place, Places, history_of
 from silverfold.pipelines.planning.plan import Planner
 from silverfold.pipelines.planning.rules import StreamRules
@@ -245,14 +247,25 @@ class _Cuts:
         try:
             lacking = self._planned(table, row, position)
         except PositionGap:
-            if later is None:
-                raise
-            return next_end
+            if later is not None:
+                return next_end
+            if self._is_quiet(table, row, position):
+                return None
+            raise
         return None if lacking is None else min(lacking.ends)
 
+    def _is_quiet(self, table: str, row: CutRow, position: int) -> bool:
+        """Return whether a cut has all that bronze dropped of its stream, and nothing came since, up to a position."""
+        bronze, stream = self.places.bronze(self.feed.name), self.connector.stream(self.feed, table)
+        dropped = dropped_of(bronze, self.feed.name, table)
+        if not dropped.is_enough(row.last_position):
+            return False
+        is_of_it = (pc.field("stream") == stream) & (pc.field("frame_seq") <= position)
+        batches = read_small_columns(bronze, after=max(dropped.floor - 1, row.last_position))
+        return not any(batch.filter(is_of_it).num_rows for batch in batches)
+
     def _planned(self, table: str, row: CutRow, position: int) -> Cut | None:
-        now = SilverPosition(row.last_position, row.epoch)
-        rules = StreamRules.read(self.places, self.connector, self.feed, table, now, is_misfit=False)
+        rules = StreamRules.of(self.connector, self.feed, table, SilverPosition(row.last_position))
         planner = Planner(self.feed.name, {table: rules}, lost=self.lost)
         for batch in read_small_columns(self.places.bronze(self.feed.name), after=row.last_position - 1):
             seen = int(np.searchsorted(batch["frame_seq"].to_numpy(), position, side="right"))
