@@ -24,6 +24,12 @@ Port: TypeAlias = Annotated[int, typer.Option(min=0, max=65_535, help="TCP port;
 QuietAfter: TypeAlias = Annotated[
     float | None, typer.Option(min=0, metavar="SECONDS", help="Be quiet after that; default: never.")
 ]
+Certificate: TypeAlias = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="PEM file of a certificate: connections are encrypted.")
+]
+CertificateKey: TypeAlias = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="PEM file of its key, where that is not in the same file.")
+]
 
 _CSV_BLOCK: Final = 1 << 30
 """Bytes of a CSV file from which the types of its columns are inferred."""

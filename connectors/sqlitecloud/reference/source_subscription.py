@@ -9,17 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import threading
 from collections.abc import Sequence
-from concurrent.futures import Future
 from contextlib import aclosing, suppress
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 from uuid import uuid4
 
-from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable, WireError
+from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused
 from silverfold.connectors.base import ControlFrame
-from silverfold.connectors.common.update_queue import UpdateQueue
+from silverfold.connectors.common.update_queue import LoopSubscription
 from silverfold.connectors.sqlitecloud.client.address import connection_settings
 from silverfold.connectors.sqlitecloud.client.client import Client, connect
 from silverfold.connectors.sqlitecloud.options import SqliteCloudFeed
@@ -34,7 +31,7 @@ _PATIENCE: Final = 600.0
 """Seconds within which the table's rows must begin, and each further part must arrive."""
 
 
-class SqliteCloudSourceSubscription:
+class SqliteCloudSourceSubscription(LoopSubscription):
     """A `SourceSubscription`. Connects on entering its ``with`` block; rows arrive while it runs.
 
     Requires the privilege to create a channel of its own.
@@ -42,12 +39,10 @@ class SqliteCloudSourceSubscription:
 
     def __init__(self, feed: SqliteCloudFeed, table: str) -> None:
         settings, options = feed.tables[table], feed.options
+        super().__init__(settings.stream(table))
         self._feed, self._options, self._table = feed, options, settings
-        self._stream = settings.stream(table)
         self._reader = SqliteCloudReferenceReader(self._stream, settings, options)
         self._channel = f"silverfold-{uuid4()}"
-        self._updates = UpdateQueue()
-        self._listening: Future[None] = Future()
         self._overlay: list[ReferenceChange] | None = None
         self._echoes: dict[str, asyncio.Event] = {}
         self._position = 0
@@ -62,45 +57,6 @@ class SqliteCloudSourceSubscription:
         """The table's columns."""
         return self._reader.columns
 
-    def __enter__(self) -> Self:
-        self._loop = asyncio.new_event_loop()
-        self._task = self._loop.create_task(self._subscribe())
-        self._thread = threading.Thread(target=self._run, name=f"watch-{self._stream}", daemon=True)
-        self._thread.start()
-        try:
-            self._listening.result()
-        except SilverfoldError:
-            self._thread.join()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with suppress(RuntimeError):  # the loop has already ended
-            self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join()
-
-    def take(self, seconds: float) -> Sequence[ReferenceUpdate]:
-        """Return the complete updates since the last call; see `connectors.verification.SourceSubscription.take`."""
-        return self._updates.take(seconds)
-
-    def _run(self) -> None:
-        error: SilverfoldError = SourceUnavailable("the watch has ended")
-        try:
-            self._loop.run_until_complete(self._task)
-        except WireError as raised:
-            error = RemoteProtocolError(str(raised), stream=self._stream)
-        except SilverfoldError as raised:
-            error = raised
-        except asyncio.CancelledError:
-            pass
-        finally:
-            self._loop.close()
-            self._updates.end(error)
-            if not self._listening.done():
-                self._listening.set_exception(error)
-
     async def _subscribe(self) -> None:
         settings, options = connection_settings(self._feed, os.environ), self._options
         opening = connect(settings, max_frame_bytes=options.max_frame_bytes, frame_timeout=options.frame_timeout)
@@ -109,7 +65,7 @@ class SqliteCloudSourceSubscription:
             await db.listen_as(options.listen, self._stream)
             await db.create_channel(self._channel, if_not_exists=True)
             await db.listen(self._channel)
-            self._listening.set_result(None)
+            self._connected.set_result(None)
             try:
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self._receive(db))

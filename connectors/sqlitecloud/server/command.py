@@ -10,7 +10,14 @@ import typer
 
 from silverfold.conf.secrets import Secret
 from silverfold.connectors.common.rate import Rate
-from silverfold.connectors.common.simulation import Port, QuietAfter, announce, change_visibly
+from silverfold.connectors.common.simulation import (
+    Certificate,
+    CertificateKey,
+    Port,
+    QuietAfter,
+    announce,
+    change_visibly,
+)
 from silverfold.connectors.common.stopping import stopped_by_signals
 from silverfold.connectors.common.transport import Address
 from silverfold.connectors.sqlitecloud.client.settings import PORT
@@ -67,12 +74,8 @@ def sqlitecloud(
             "Default: safe with a certificate, joined without."
         ),
     ] = None,
-    certificate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="PEM file of a certificate: connections are encrypted.")
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="PEM file of its key, where that is not in the same file.")
-    ] = None,
+    certificate: Certificate = None,
+    key: CertificateKey = None,
 ) -> None:
     """Serve SQLite databases as SQLite Cloud does, with pub/sub, and keep their tables changing.
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Iterable, Sequence
-from concurrent.futures import Future
-from contextlib import suppress
+from collections.abc import Iterable
 from itertools import count
 from random import Random
-from types import TracebackType
 from typing import Self
 
-from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable, WireError
+from silverfold.conf.errors import SourceRefused, SourceUnavailable
 from silverfold.connectors.base import Boundary, ControlFrame, Frame, Kind
 from silverfold.connectors.common.backoff import Backoff
-from silverfold.connectors.common.update_queue import UpdateQueue
+from silverfold.connectors.common.update_queue import LoopSubscription
 from silverfold.connectors.tengi.address import link_settings, parse_address
 from silverfold.connectors.tengi.options import TengiFeed
 from silverfold.connectors.tengi.protocol.events import BadFrame, Closed, MessageReceived
@@ -29,15 +25,14 @@ from silverfold.connectors.tengi.transports.link import Link
 from silverfold.connectors.verification import ReferenceChange, ReferenceUpdate
 
 
-class TengiSourceSubscription:
+class TengiSourceSubscription(LoopSubscription):
     """A `SourceSubscription`. Connects on entering its ``with`` block; updates arrive while it runs."""
 
     def __init__(self, feed: TengiFeed, table: str) -> None:
         settings, options = feed.tables[table], feed.options
-        self._feed, self._options, self._stream = feed, options, settings.stream(table)
+        super().__init__(settings.stream(table))
+        self._feed, self._options = feed, options
         self._reader = TengiReferenceReader(self._stream, settings, options)
-        self._updates = UpdateQueue()
-        self._connected: Future[None] = Future()
         self._numbers = count(1)
         self._snapshot: list[ReferenceChange] = []
         backoff = Backoff(feed.reconnect.first, feed.reconnect.longest, Random())  # noqa: S311 - spreads waits
@@ -55,46 +50,9 @@ class TengiSourceSubscription:
 
     def __enter__(self) -> Self:
         if self._options.mode == "listen":
-            raise SourceRefused(
-                code="listen", text="sources connect to the receiver: none can be asked", stream=self._stream
-            )
-        self._loop = asyncio.new_event_loop()
-        self._task = self._loop.create_task(self._subscribe())
-        self._thread = threading.Thread(target=self._run, name=f"watch-{self._stream}", daemon=True)
-        self._thread.start()
-        try:
-            self._connected.result()
-        except SilverfoldError:
-            self._thread.join()
-            raise
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with suppress(RuntimeError):  # the loop has already ended
-            self._loop.call_soon_threadsafe(self._task.cancel)
-        self._thread.join()
-
-    def take(self, seconds: float) -> Sequence[ReferenceUpdate]:
-        """Return the complete updates since the last call; see `connectors.verification.SourceSubscription.take`."""
-        return self._updates.take(seconds)
-
-    def _run(self) -> None:
-        error: SilverfoldError = SourceUnavailable("the watch has ended")
-        try:
-            self._loop.run_until_complete(self._task)
-        except WireError as raised:
-            error = RemoteProtocolError(str(raised), stream=self._stream)
-        except SilverfoldError as raised:
-            error = raised
-        except asyncio.CancelledError:
-            pass
-        finally:
-            self._loop.close()
-            self._updates.end(error)
-            if not self._connected.done():
-                self._connected.set_exception(error)
+            text = "sources connect to the receiver: none can be asked"
+            raise SourceRefused(code="listen", text=text, stream=self._stream)
+        return super().__enter__()
 
     async def _subscribe(self) -> None:
         link = await open_first_link(parse_address(self._feed.address).host, link_settings(self._feed))

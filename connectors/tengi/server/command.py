@@ -13,7 +13,14 @@ import typer
 from silverfold.conf.secrets import Secret
 from silverfold.conf.text import counted
 from silverfold.connectors.common.rate import Rate
-from silverfold.connectors.common.simulation import Port, QuietAfter, announce, change_visibly
+from silverfold.connectors.common.simulation import (
+    Certificate,
+    CertificateKey,
+    Port,
+    QuietAfter,
+    announce,
+    change_visibly,
+)
 from silverfold.connectors.common.stopping import stopped_by_signals
 from silverfold.connectors.common.transport import Address, parse_address
 from silverfold.connectors.tengi.protocol.events import Transport
@@ -68,12 +75,8 @@ def tengi(
         str | None,
         typer.Option(metavar="NAME", help="Environment variable with the token of the handshake; default: none."),
     ] = None,
-    certificate: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="PEM file of a certificate: connections are encrypted.")
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="PEM file of its key, where that is not in the same file.")
-    ] = None,
+    certificate: Certificate = None,
+    key: CertificateKey = None,
     ca: Annotated[
         Path | None, typer.Option(metavar="FILE", help="With --dial: encrypt, and trust the authority in a PEM file.")
     ] = None,
