@@ -258,7 +258,7 @@ class _Cuts:
         """Return whether a cut has all that bronze dropped of its stream, and nothing came since, up to a position."""
         bronze, stream = self.places.bronze(self.feed.name), self.connector.stream(self.feed, table)
         dropped = dropped_of(bronze, self.feed.name, table)
-        if not dropped.is_enough(row.last_position):
+        if dropped.complete is None or row.last_position < dropped.complete:
             return False
         is_of_it = (pc.field("stream") == stream) & (pc.field("frame_seq") <= position)
         batches = read_small_columns(bronze, after=max(dropped.floor - 1, row.last_position))
