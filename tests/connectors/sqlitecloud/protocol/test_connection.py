@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import hypothesis.strategies as st
@@ -283,6 +284,22 @@ def test_a_ticket_is_hidden_wherever_it_comes(kind: bytes):
     event = stream.next_event()
     assert isinstance(event, BadFrame)
     assert TICKET.secret not in f"{event.error}{event.frame!r}"
+
+
+@pytest.mark.parametrize("stream", [ready, pubsub])
+def test_a_ticket_that_nobody_asked_for_is_an_unexpected_frame(stream: Callable[[], MainStream | PubSubStream]):
+    (bad,) = events_of(stream(), OFFER)
+    assert (bad.error.reason, bad.frame) == ("unexpected_frame", b"|79 ")
+    assert "a frame | came" in str(bad.error)
+
+
+def test_a_ticket_that_cannot_be_read_tells_what_is_wrong_with_it():
+    stream = ready()
+    stream.receive(OFFER[:-1])
+    stream.receive_eof()
+    (bad,) = drain(stream)
+    assert (bad.error.reason, bad.frame) == ("repeats_secret", b"|79 ")
+    assert "what came is wrong (truncated_message)" in str(bad.error)
 
 
 def test_a_key_is_hidden_in_later_errors_too():
