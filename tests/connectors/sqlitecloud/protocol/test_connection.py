@@ -299,7 +299,7 @@ def test_a_ticket_that_cannot_be_read_tells_what_is_wrong_with_it():
     stream.receive_eof()
     (bad,) = drain(stream)
     assert (bad.error.reason, bad.frame) == ("repeats_secret", b"|79 ")
-    assert "what came is wrong (truncated_message)" in str(bad.error)
+    assert "what came is wrong (truncated)" in str(bad.error)
 
 
 def test_a_key_is_hidden_in_later_errors_too():
