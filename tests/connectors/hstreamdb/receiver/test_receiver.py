@@ -211,6 +211,28 @@ def test_a_subscription_with_other_settings_or_of_another_stream_is_refused() ->
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("create", [True, False])
+def test_the_subscription_of_a_stream_that_was_made_anew_is_refused_with_the_way_on(create: bool) -> None:
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster() as (server, client):
+            await client.create_subscription("feed", STREAM)
+            await client.delete_stream(STREAM, force=True)
+            await client.create_stream(STREAM)
+            await append(client, [1])
+            receiver = HStreamReceiver(feed(server.address, create=create), {})
+            with pytest.raises(
+                ConfigError if create else SourceRefused, match="delete the subscription to make it anew"
+            ):
+                await receiver.run(sink, FIRST)
+            await client.delete_subscription("feed")
+            await client.create_subscription("feed", STREAM)
+            async with received(feed(server.address, create=create), sink):
+                await until(lambda: sink.values() == [1])
+
+    asyncio.run(run())
+
+
 def test_a_subscription_deleted_under_the_fetch_ends_the_epoch_and_is_created_anew() -> None:
     async def run() -> None:
         sink = CountingSink()
