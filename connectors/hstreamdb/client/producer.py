@@ -327,7 +327,8 @@ class Producer:
             found = await self._cluster.channels.attempt(owner, APPEND, request) if isinstance(owner, str) else owner
             if not isinstance(found, Status):
                 return appended_ids(found, request.records.batch_size)
-            self._shards.forget()
+            if target is not None:  # else no node answers, and asking each for the shards too would only take longer
+                self._shards.forget()
             tries += 1
             is_first_misdirection = found.grpc_code == "FAILED_PRECONDITION" and not misdirected
             if tries == self._max_tries or not (may_pass(found) or is_first_misdirection):
