@@ -65,8 +65,14 @@ from silverfold.pipelines.storage.remove_tree import remove_tree, remove_unused,
 from silverfold.pipelines.storage.silver_position import silver_position
 from silverfold.pipelines.storage.swap import Live, TableMoved, replace_companion, swap_in
 from silverfold.pipelines.store import open_table
-from silverfold.pipelines.upkeep.bases import advice_without_base, begin_from_base
-from silverfold.pipelines.upkeep.beginnings import base_needed, check_passed_over, history_begins_at, needs_from
+from silverfold.pipelines.upkeep.base_start import begin_from_base
+from silverfold.pipelines.upkeep.beginnings import (
+    advice_without_base,
+    base_needed,
+    check_passed_over,
+    history_begins_at,
+    needs_from,
+)
 from silverfold.transforms.spark_errors import named_errors
 
 _ATTEMPTS = 5
