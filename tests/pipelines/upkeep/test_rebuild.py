@@ -16,14 +16,13 @@ from pyspark.sql import SparkSession
 
 import silverfold.pipelines.storage.swap
 import silverfold.pipelines.upkeep.rebuild
-from silverfold.conf.errors import ApplyError, Overtaken, PositionGap, StoreUnavailable
+from silverfold.conf.errors import ApplyError, PositionGap, StoreUnavailable
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.spark.session import own_session
 from silverfold.pipelines.storage.companions import Part
 from silverfold.pipelines.storage.cuts import read_cuts
-from silverfold.pipelines.storage.lease import sole_writer
-from silverfold.pipelines.storage.swap import TableMoved, version_of
+from silverfold.pipelines.storage.swap import version_of
 from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from silverfold.pipelines.verifying.verify import TableVerification, Verdict, verify_table
 from tests.support.building import FEED, Built, table
@@ -244,25 +243,6 @@ def test_a_build_that_moves_the_table_before_the_swap_is_not_undone(
     position = 9 + 3 * times
     assert (done.position, market.verdict()) == (position, (Verdict.EQUAL, position))
     assert market.built.rows("quotes")[1]["Qty"] == 7 + times
-
-
-def test_a_rebuild_that_builds_overtake_lets_them_wait_and_comes_to_its_end(
-    warehouse: Path, monkeypatch: pytest.MonkeyPatch
-):
-    built, attempts = Built(None, warehouse, {"quotes": table()}), []
-    done = Rebuilt("quotes", 9, 4, 1, None, None)
-
-    def beside_a_steady_build(*_: object) -> Rebuilt:
-        attempts.append(None)
-        try:
-            with sole_writer(built.places, FEED, "quotes", patience=0.0):
-                raise TableMoved
-        except Overtaken:  # the build waits
-            return done
-
-    monkeypatch.setattr(Rebuild, "_attempt", beside_a_steady_build)
-    assert Rebuild(None, built.settings, CONNECTOR, built.feed, "quotes", "a").run() == done
-    assert len(attempts) == 4
 
 
 @pytest.mark.nightly
