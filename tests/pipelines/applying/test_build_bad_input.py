@@ -204,7 +204,7 @@ class Failing:
 def test_a_bug_in_a_decoder_holds_its_table_here_as_in_a_worker_and_the_others_go_on(
     spark: SparkSession, warehouse: Path
 ):
-    parts = ("context", "row_type", "has_counters", "statistics", "changes")
+    parts = ("context", "row_type", "statistics", "changes")
     built = Built(spark, warehouse, {name: table(source=name) for name in (*parts, "sound")})
     history = LandedHistory(dict.fromkeys(built.feed.tables, COLUMNS))
     history.connect()
