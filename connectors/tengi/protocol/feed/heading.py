@@ -88,7 +88,7 @@ class _Known(NamedTuple):
 class HeadingReader:
     """Reads the headings of one connection. Those of a table's changes hardly differ: they are compared, not read.
 
-    A heading takes 1.3 µs of processor time instead of 9 µs.
+    That saves 8 of the 23 µs of processor time that a change of 388 bytes took.
     """
 
     def __init__(self) -> None:
