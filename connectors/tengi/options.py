@@ -66,7 +66,7 @@ class TengiOptions(Strict):
     max_answer: _Bytes = MAX_ANSWER
     """Longest answer to a poll."""
     ping_interval: Seconds = 15.0
-    """Seconds without a packet of ours after which one is sent to find out whether the source is there."""
+    """Seconds between pings. Their answers show that the source is there, and how far ahead: see ``status``."""
     dead_after: Seconds = 45.0
     """Seconds without a packet of the source after which the connection is given up."""
     reorder_wait: Seconds = 5.0

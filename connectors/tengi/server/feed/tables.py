@@ -15,7 +15,15 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from silverfold.conf.errors import LocalProtocolError
 from silverfold.connectors.tengi.protocol.encoder import Encoder
 from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, parse_type, write_row
-from silverfold.connectors.tengi.protocol.feed.packets import Change, Entry, Position, Schema, Snapshot, Update
+from silverfold.connectors.tengi.protocol.feed.packets import (
+    Change,
+    Entry,
+    Newest,
+    Position,
+    Schema,
+    Snapshot,
+    Update,
+)
 from silverfold.connectors.tengi.protocol.values import Identifier, Packet
 
 Row: TypeAlias = Mapping[str, Any]
@@ -101,6 +109,7 @@ class SourceTable:
         self.name, self.keys, self.epoch, self.seq = name, tuple(keys), epoch, 0
         self.rows: dict[Key, Row] = {}
         """Rows by their key, or by a number if there are no keys."""
+        self._ts: int | None = None
         self._numbers = count()
         self._most_changes = history
         self._updates: dict[int, _Update] = {}
@@ -113,6 +122,11 @@ class SourceTable:
     def columns(self) -> Mapping[str, ColumnType]:
         """Types of the newest version, by column."""
         return self._schemas[self.version]
+
+    @property
+    def newest(self) -> Newest:
+        """The newest update; its commit time only if that is sent."""
+        return Newest(Position(self.epoch, self.seq), self._ts)
 
     @property
     def oldest(self) -> int:
@@ -135,7 +149,7 @@ class SourceTable:
         written = self._checked(changes)
         packet = self._update_packet(changes, ts)
         self._write(written)
-        self.seq += 1
+        self.seq, self._ts = self.seq + 1, ts
         self._updates[self.seq] = _Update(self.version, packet, len(changes))
         self._change_count += len(changes)
         while self._change_count > self._most_changes and len(self._updates) > 1:
@@ -155,7 +169,7 @@ class SourceTable:
 
     def begin_epoch(self, epoch: str) -> None:
         """Number updates from 1 again, in a greater source epoch. Rows stay, history is gone."""
-        self.epoch, self.seq = epoch, 0
+        self.epoch, self.seq, self._ts = epoch, 0, None
         self._updates.clear()
         self._change_count = 0
         self._forget_schemas()

@@ -44,6 +44,10 @@ def source_rows(table: Any) -> list[dict[str, Any]]:
     return sorted(map(dict, table.rows.values()), key=lambda row: row["id"])
 
 
+def progress(sink: MemorySink) -> list[dict[str, Any]]:
+    return [mark["parts"] for _, mark in sink.mark_details() if mark["mark"] == "progress"]
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_table_lands_with_its_snapshot_and_changes(transport: str) -> None:
     async def run() -> None:
@@ -92,6 +96,21 @@ def test_a_receiver_resumes_behind_what_landed_and_what_is_committed_is_acknowle
             assert Kind.SNAPSHOT not in kinds
             assert kinds.count(Kind.DATA) == 5
             assert folded(shop, sink.frames) == source_rows(table)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_source_reports_how_far_ahead_it_is(transport: str) -> None:
+    async def run() -> None:
+        table, sink = orders(), MemorySink()
+        measures = ("updates_behind", "updates_held", "packets_repeated", "seconds_behind")
+        with serving(table, transport) as server:
+            async with receiving(feed(server, transport, ping_interval=0.1), sink) as until:
+                await until(lambda: bool(progress(sink)))
+                await asyncio.to_thread(server.change, table, change_of(1))
+                await until(lambda: newest(sink) == position_of(table))
+                await until(lambda: progress(sink)[-1] == {"table orders": dict.fromkeys(measures, 0)})
 
     asyncio.run(run())
 
