@@ -14,6 +14,9 @@ from silverfold.connectors.base import Feed
 from silverfold.connectors.tengi.protocol.feed.columns import parse_type
 from silverfold.connectors.tengi.protocol.limits import MAX_ANSWER, MAX_PACKET
 
+ROW_NUMBER: Final = ("_sequence", "_ordinal")
+"""Key columns of a table without keys at its source: ``seq`` of the row's update, and the row's number there."""
+
 _UNFIT_FOR_KEYS: Final = ("float", "double", "array", "map", "struct")
 """Types whose values have several forms, as 0.0 and -0.0, or no order."""
 
@@ -126,10 +129,10 @@ class TengiTable(Table):
     source: SourceName = ""
     """The table's name at the source; by default the table's own name."""
     keys: tuple[str, ...] = ()
-    """Columns that name a row; by default those of the source."""
+    """Columns that name a row; by default those of the source. If it has none, rows are only added, and numbered:
+    ``_sequence`` is the number of their update, or of the snapshot, ``_ordinal`` their number in it."""
     columns: dict[ColumnName, TypeText] = Field(default_factory=dict)
-    """Types of the columns, keys included, by name; by default those of the source. Others are ignored. Needs
-    ``keys``."""
+    """Types of the columns, keys included, by name; by default those of the source. Others are ignored."""
 
     def stream(self, name: str) -> str:
         """Return the stream that feeds the silver table of a name."""
@@ -144,8 +147,6 @@ class TengiTable(Table):
             raise ValueError(f"columns without {taken[0]}, which is one of silverfold's own")
         if not self.columns:
             return self
-        if not self.keys:
-            raise ValueError("keys with columns")
         if absent := [name for name in self.keys if name not in self.columns]:
             raise ValueError(f"columns with all keys: {absent[0]} is missing")
         if unfit := [name for name in self.keys if parse_type(self.columns[name]).name in _UNFIT_FOR_KEYS]:
