@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from silverfold.conf.errors import LocalProtocolError
+from silverfold.conf.errors import LocalProtocolError, OversizedMessage
 from silverfold.connectors.tengi.protocol.encoder import Encoder
 from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, parse_type, write_row
 from silverfold.connectors.tengi.protocol.feed.packets import (
@@ -24,11 +24,14 @@ from silverfold.connectors.tengi.protocol.feed.packets import (
     Snapshot,
     Update,
 )
+from silverfold.connectors.tengi.protocol.limits import MAX_PACKET
 from silverfold.connectors.tengi.protocol.values import Identifier, Packet
 
 Row: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = tuple[Any, ...]
 
+_MOST_BYTES: Final = MAX_PACKET - 39
+"""Bytes of an update: before it come a flag, and the ids of connection and message."""
 _VALUE_OVERHEAD: Final = 16
 """Bytes of a value beside its text, at most: key lengths, type, or the value itself."""
 
@@ -143,11 +146,16 @@ class SourceTable:
         Raises:
             LocalProtocolError: A row to change is missing, or one to add is there. Nothing is changed.
             InvalidValue: A value does not fit its column. Nothing is changed.
+            OversizedMessage: No receiver takes a packet of that size. Nothing is changed.
         """
         if not changes:
             raise LocalProtocolError(f"{self.name}: an update without changes")
         written = self._checked(changes)
         packet = self._update_packet(changes, ts)
+        if len(packet.body) > _MOST_BYTES:
+            raise OversizedMessage(
+                f"an update of {len(packet.body)} bytes, {_MOST_BYTES} are allowed", reason="too_large"
+            )
         self._write(written)
         self.seq, self._ts = self.seq + 1, ts
         self._updates[self.seq] = _Update(self.version, packet, len(changes))
