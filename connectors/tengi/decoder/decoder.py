@@ -50,12 +50,8 @@ class Schemas:
             raise SchemaDrift(f"its columns, as the source tells them: {newest}", table=cut.stream)
         keys, columns = table.keys or newest.keys, declared or newest.columns
         if (unknown := next((key for key in keys if key not in columns), None)) is not None:
-            whose = (
-                "settings have no column {}, which the source has"
-                if declared
-                else "source has no column {}, which the settings have"
-            )
-            raise SchemaDrift(f"the {whose.format(unknown)} as a key", table=cut.stream)
+            where = "settings" if declared else "source"
+            raise SchemaDrift(f"no column {unknown} in the {where}, though it is a key", table=cut.stream)
         if not keys and (taken := [name for name in columns if folded(name) in ROW_NUMBER]):
             raise SchemaDrift(f"the source has no keys, so rows are numbered in {taken[0]}: set keys", table=cut.stream)
         if newest.keys and set(keys) != set(newest.keys):

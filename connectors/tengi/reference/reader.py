@@ -69,8 +69,9 @@ class TengiReferenceReader:
     def packet_changes(self, packet: Packet, position: int) -> Iterator[ReferenceChange]:
         """Yield the changes of one packet. Raises InvalidValue."""
         whole, newest = self._schema_of(packet.get_value("version"), position)
+        source_keys = self._schemas[-1].keys if self._schemas else ()
         for number, (op, entry) in enumerate(_operations(packet)):
-            if self.keys != ROW_NUMBER:
+            if self._own_keys or source_keys:
                 yield self._change(op, entry, whole, newest, position)
             elif op == "INSERT":
                 row = self._sent(entry, whole, newest)

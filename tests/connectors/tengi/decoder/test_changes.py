@@ -256,7 +256,7 @@ def test_a_table_without_keys_takes_nothing_but_inserts(packet: Packet) -> None:
         ({}, [], "has not told its columns"),
         ({"keys": ("name",)}, [schema()], "other keys than the source: id"),
         ({}, [schema({"id": "int", "_Ordinal": "int"}, ())], "rows are numbered in _Ordinal"),
-        ({"columns": {"no": "int"}}, [schema()], "the settings have no column id, which the source has as a key"),
+        ({"columns": {"no": "int"}}, [schema()], "no column id in the settings, though it is a key"),
         ({"keys": ("nope",)}, [schema(keys=())], "no column nope"),
         ({}, [schema({"id": "number"})], "number"),
         ({}, [schema(keys=("no",))], "a key is no column"),
