@@ -26,16 +26,7 @@ _OF_RUNS = pa.schema([field for field in SCHEMA if field.name not in {"frame_seq
 _body, _all_but_body = itemgetter(0), itemgetter(1, 2, 3, 4)
 
 
-class Added(NamedTuple):
-    """What `Batch.add` took."""
-
-    size: int
-    """Approximate memory of the frames, in bytes."""
-    ended: bool
-    """They include the end of an update."""
-
-
-class _Run(NamedTuple):
+class Run(NamedTuple):
     """Consecutive frames that differ only in their bodies."""
 
     frames: int
@@ -45,6 +36,16 @@ class _Run(NamedTuple):
     boundary: Boundary
     stream: str | None
     source_position: str | None
+
+
+class Added(NamedTuple):
+    """What `Batch.add` took."""
+
+    size: int
+    """Approximate memory of the frames, in bytes."""
+    ended: bool
+    """They include the end of an update."""
+    runs: Sequence[Run]
 
 
 class LandedMark(NamedTuple):
@@ -80,7 +81,7 @@ class Batch:
         self.size = 0
         """Approximate memory of the frames, in bytes."""
         self._bodies: list[bytes] = []
-        self._runs: list[_Run] = []
+        self._runs: list[Run] = []
 
     def __len__(self) -> int:
         return len(self._bodies)
@@ -88,14 +89,12 @@ class Batch:
     def add(self, frames: Sequence[Frame], epoch: int, received_at: int) -> Added:
         """Add frames that arrived together at ``received_at``, in microseconds since 1970."""
         bodies = list(map(_body, frames))
-        runs = [
-            _Run(len(list(group)), epoch, received_at, *what) for what, group in groupby(map(_all_but_body, frames))
-        ]
+        runs = [Run(len(list(group)), epoch, received_at, *what) for what, group in groupby(map(_all_but_body, frames))]
         self._bodies += bodies
         self._runs += runs
         size = sum(map(len, bodies)) + FRAME_BYTES * len(bodies)
         self.size += size
-        return Added(size, any(run.boundary in _LAST for run in runs))
+        return Added(size, any(run.boundary in _LAST for run in runs), runs)
 
     def prepare(self) -> PreparedCommit:
         """Return the frames as one commit."""
@@ -128,7 +127,7 @@ class Batch:
                 yield from (self._mark(place, run) for place in range(at, at + run.frames))
             at += run.frames
 
-    def _mark(self, at: int, run: _Run) -> LandedMark:
+    def _mark(self, at: int, run: Run) -> LandedMark:
         details = json.loads(self._bodies[at])
         name, warns = details.pop("mark"), details.pop("level", None) == WARNING
         own = {key: value for key, value in details.items() if key not in {"body", "event"}}

@@ -23,6 +23,7 @@ from silverfold.connectors.common.transport import Address, listening_error
 from silverfold.pipelines.holding.quarantine_log import quarantined
 from silverfold.pipelines.landing.batch import WARNING
 from silverfold.pipelines.landing.sink import BronzeSink
+from silverfold.pipelines.landing.totals import LandingTotals
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.storage.silver_position import SilverPosition, silver_positions, source_positions
@@ -42,6 +43,7 @@ async def receive(
     clock: Callable[[], int],
     rng: Random,
     log: FilteringBoundLogger,
+    totals: LandingTotals | None = None,
 ) -> int | None:
     """Land a feed's frames until ``stop`` is set; return the last position, with everything received committed.
 
@@ -50,6 +52,7 @@ async def receive(
     Args:
         clock: Microseconds since 1970, UTC.
         rng: Spreads waits, and gives this writer its token.
+        totals: Counts what is received and landed, for other threads to read.
 
     Raises:
         ConfigError: A setting turned out wrong.
@@ -76,7 +79,7 @@ async def receive(
         log.warning(
             "bronze's newest commits are empty files: what they landed, if anything, is lost", commits=writer.emptied
         )
-    async with BronzeSink(writer, place, feed.commit, clock=clock, rng=rng, log=log) as sink:
+    async with BronzeSink(writer, place, feed.commit, clock=clock, rng=rng, log=log, totals=totals) as sink:
         if writer.lost is not None:
             sink.take(_lost_marks(connector, feed, *writer.lost))
         await _epochs(connector.receiver(feed), sink, landed, backoff, stop)
@@ -105,7 +108,9 @@ async def _epochs(receiver: Receiver, sink: BronzeSink, landed: Resume, backoff:
         known = {**landed.source_positions, **sink.source_positions}
         resume = Resume(sink.begin_epoch(), known, landed.last_control)
         sink.take([mark("opened")])
+        sink.totals.is_open = True
         ended = await _epoch(receiver, sink, resume, stop)
+        sink.totals.end_epoch()
         if sink.progressed:
             backoff.reset()
         is_over = isinstance(ended, Exception) and not _is_retryable(ended)

@@ -8,6 +8,7 @@ the socket behind the caller slows its sender down. Nothing taken is ever droppe
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
@@ -21,6 +22,7 @@ from silverfold.conf.model import Commit
 from silverfold.connectors.base import Frame
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.pipelines.landing.batch import Batch, PreparedCommit
+from silverfold.pipelines.landing.totals import LandingTotals
 from silverfold.pipelines.landing.writer import BronzeWriter, compact
 from silverfold.pipelines.places import Place
 
@@ -43,6 +45,7 @@ class BronzeSink:
         clock: Microseconds since 1970, UTC; stamps ``received_at`` once per call of `land`.
         rng: Spreads retries.
         patience: Seconds that leaving waits for a store that does not answer, before StoreUnavailable.
+        totals: Counts what this sink takes and commits; None for ones of its own.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class BronzeSink:
         rng: Random,
         log: FilteringBoundLogger,
         patience: float = 30.0,
+        totals: LandingTotals | None = None,
     ) -> None:
         self._writer, self._place, self._settings = writer, place, settings
         self._clock, self._rng, self._log, self._patience = clock, rng, log, patience
@@ -64,14 +68,13 @@ class BronzeSink:
         """A complete update was taken since the epoch began."""
         self.source_positions: dict[str, str] = {}
         """Per stream, the last source position committed by this sink."""
+        self.totals = totals or LandingTotals()
         self._batch = Batch(writer.last + 1)
-        self._uncommitted = 0
         self._bound = UNCOMMITTED_COMMITS * settings.max_bytes
         self._failure: BaseException | None = None
         self._traceback: TracebackType | None = None
         self._waiters: set[asyncio.Future[None]] = set()
         self._begun, self._due = asyncio.Event(), asyncio.Event()
-        self._commits = 0
         self._committer: asyncio.Task[None] | None = None
         self._compaction: asyncio.Task[None] | None = None
 
@@ -99,6 +102,7 @@ class BronzeSink:
     def begin_epoch(self) -> int:
         """Begin a new epoch and return its number. Frames landed from here on belong to it."""
         self.epoch += 1
+        self.totals.epochs += 1
         self.progressed = False
         return self.epoch
 
@@ -113,8 +117,9 @@ class BronzeSink:
         self.check()
         if not frames:
             return
-        added = self._batch.add(frames, self.epoch, self._clock())
-        self._uncommitted += added.size
+        now = self._clock()
+        added = self._batch.add(frames, self.epoch, now)
+        self.totals.take(frames, added, now)
         self.progressed |= added.ended
         self._begun.set()
         if self._batch.size >= self._settings.max_bytes:
@@ -129,7 +134,7 @@ class BronzeSink:
             Fenced: Another process took the feed over.
         """
         self.take(frames)
-        while self._uncommitted > self._bound:
+        while self.totals.held_bytes > self._bound:
             await self._commit_ends()
 
     async def flush(self) -> int:
@@ -197,8 +202,8 @@ class BronzeSink:
         return batch
 
     async def _commit(self, batch: PreparedCommit) -> None:
-        await self._append(batch)
-        self._uncommitted -= batch.size
+        seconds = await self._append(batch)
+        self.totals.commit(batch.size, seconds)
         self.source_positions.update(batch.source_positions)
         self._wake()
         logged = Counter[str]()
@@ -210,16 +215,19 @@ class BronzeSink:
             if count > _LOGGED_AT_ONCE:
                 self._log.warning("more of the same have landed", mark=name, count=count - _LOGGED_AT_ONCE)
         self._log.debug("committed", epoch=self.epoch, first=batch.first, last=self._writer.last, bytes=batch.size)
-        self._commits += 1
-        if self._commits % self._settings.compact_every == 0:
+        if self.totals.commits % self._settings.compact_every == 0:
             self._start_compaction()
 
-    async def _append(self, batch: PreparedCommit) -> None:
+    async def _append(self, batch: PreparedCommit) -> float:
+        """Commit frames, however often it takes; return the seconds of the attempt that succeeded."""
         backoff = Backoff(_FIRST_RETRY, _LONGEST_RETRY, self._rng)
         while True:
+            began = time.monotonic()
             try:
-                return await asyncio.to_thread(self._writer.append, batch.table)
+                await asyncio.to_thread(self._writer.append, batch.table)
+                return time.monotonic() - began
             except StoreUnavailable as error:
+                self.totals.commit_failures += 1
                 wait = backoff.next_wait()
                 self._log.warning(
                     "commit failed", reason=str(error), first=batch.first, bytes=batch.size, next_in=round(wait, 3)
