@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -18,7 +17,6 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from silverfold.conf.errors import StoreUnavailable
 from silverfold.conf.text import counted
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.console import console_on
@@ -28,8 +26,6 @@ from silverfold.pipelines.landing.ranges import format_ranges
 from silverfold.pipelines.places import places_of
 
 if TYPE_CHECKING:
-    from silverfold.connectors.base import Connector, Feed
-    from silverfold.pipelines.places import Places
     from silverfold.pipelines.reading.status import FeedStatus, ReceiverStatus, Status, TableStatus
 
 _COLOURS = {"synced": "green", "behind": "yellow", "held": "red", "stopped": "red", "closed": "red"}
@@ -58,50 +54,24 @@ def status(
     where there are none. Or when a change came late among partial updates of a row, and has no place: until a whole row
     comes.
     """
-    from silverfold.pipelines.reading.status import Status  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.reading.status import Status, read_readable  # noqa: PLC0415 - --help must not load what jobs run on
 
     run = invocation(ctx)
     settings, now = run.settings(), datetime.now(UTC)
     places = places_of(settings)
     opened = [run.feed(name, settings) for name in ([feed] if feed else settings.feeds)]
-    failed: dict[str, StoreUnavailable] = {}
-    answers = (_readable(places, connector, each, now, failed) for connector, each in opened)
-    read = [each for each in answers if each is not None]
+    answers = [read_readable(places, connector, each, now=now) for connector, each in opened]
+    read = [found for found, _ in answers if found is not None]
+    faults = list({str(error): error for _, errors in answers for error in errors}.values())
     found = Status(at=now, warehouse=settings.warehouse, feeds=tuple(read))
     if as_json:
         print(found.model_dump_json(indent=2))
-    elif read or not failed:
+    elif read or not faults:
         show(found, sys.stdout)
-    faults = list(failed.values())
     for fault in faults[:-1]:
         print(f"silverfold: {fault}", file=sys.stderr)
     if faults:
         raise faults[-1]
-
-
-def _readable(
-    places: Places, connector: Connector, feed: Feed, now: datetime, failed: dict[str, StoreUnavailable]
-) -> FeedStatus | None:
-    """Return the status of a feed, with its readable tables; None if none is readable.
-
-    Args:
-        failed: Collects the errors of the others, by message.
-    """
-    from silverfold.pipelines.reading.status import read_status  # noqa: PLC0415 - --help must not load what jobs run on
-
-    def of(*names: str) -> FeedStatus | None:
-        try:
-            return read_status(places, connector, replace(feed, tables={n: feed.tables[n] for n in names}), now=now)
-        except StoreUnavailable as error:
-            failed.setdefault(str(error), error)
-            return None
-
-    known = len(failed)
-    found = of(*feed.tables)
-    if len(failed) == known or len(feed.tables) == 1:
-        return found
-    readable = [name for name in feed.tables if of(name) is not None]
-    return of(*readable) if readable else None
 
 
 def show(status: Status, out: TextIO) -> None:

@@ -23,6 +23,7 @@ from silverfold.pipelines.applying.decode import DecodedCut
 from silverfold.pipelines.applying.fold_cut import FoldedCut
 from silverfold.pipelines.applying.fold_statistics import counted
 from silverfold.pipelines.places import LATE_PARTIAL, REASONS, UNEXPLAINED
+from silverfold.pipelines.storage.cuts import FAILED_RULE
 from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, compute_all, struct_type
 from silverfold.transforms.complete_rows import completed, row_after
 from silverfold.transforms.existing_rows import by_keys, snapshot_by_keys, with_taken
@@ -60,7 +61,7 @@ def check_cut(decoded: DecodedCut, folded: FoldedCut) -> CheckedCut:
     results = _result_rows(decoded, folded)
     try:
         rows = decoded.cached(with_failed_rules(results, decoded.silver.rules, decoded.later))
-        failed = {f"failed.{name}": count for name, count in failures(decoded.silver.rules).items()}
+        failed = {f"{FAILED_RULE}{name}": count for name, count in failures(decoded.silver.rules).items()}
         keys = {name: F.count_if(refused) for name, refused in _refused_keys(rows).items()}
         counts = counted(rows, {**keys, **failed, **_first_refused(decoded, rows)})
     except PySparkException:
@@ -136,7 +137,7 @@ def _refuse(decoded: DecodedCut, counts: Mapping[str, int]) -> None:
         raise NullKey("a row of the source has a NULL key", table=table, since=since)
     if _TWICE in counts:
         raise DuplicateKey("two rows of the source have the same key", table=table, since=since)
-    forbidden = {rule.name: f"failed.{rule.name}" for rule in decoded.silver.rules if rule.action == "fail"}
+    forbidden = {rule.name: f"{FAILED_RULE}{rule.name}" for rule in decoded.silver.rules if rule.action == "fail"}
     failed = ", ".join(f"{rule}: {counts[name]}" for rule, name in forbidden.items() if name in counts)
     if failed:
         raise ExpectationFailed(f"rows fail rules that none may fail: {failed}", table=table, since=since)
@@ -177,7 +178,7 @@ def _side_rows(
 ) -> DataFrame | None:
     """Return the new contents of the side table; None if there are none and were none before."""
     has_quarantined = any(
-        f"failed.{rule.name}" in counts for rule in decoded.silver.rules if rule.action == "quarantine"
+        f"{FAILED_RULE}{rule.name}" in counts for rule in decoded.silver.rules if rule.action == "quarantine"
     )
     incomplete = _incomplete_rows(decoded, folded)
     if decoded.side_rows is None and incomplete is None and not has_quarantined:

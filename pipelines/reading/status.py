@@ -5,12 +5,14 @@ The models here are printed by ``silverfold status --json``: their names and mea
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
 
-from silverfold.conf.errors import PositionGap
+from silverfold.conf.errors import PositionGap, StoreUnavailable
 from silverfold.conf.model import CutLimits
 from silverfold.conf.text import in_one_line
 from silverfold.connectors.base import Connector, Feed
@@ -213,6 +215,26 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
         lost_positions=tuple(lost),
         source={} if marks.of_feed is None else marks.of_feed[1].progress,
     )
+
+
+def read_readable(
+    places: Places, connector: Connector, feed: Feed, *, now: datetime
+) -> tuple[FeedStatus | None, Sequence[StoreUnavailable]]:
+    """Return the status of a feed with its readable tables, None if none is readable; and the errors of the others."""
+    failed: dict[str, StoreUnavailable] = {}
+
+    def of(*names: str) -> FeedStatus | None:
+        try:
+            return read_status(places, connector, replace(feed, tables={n: feed.tables[n] for n in names}), now=now)
+        except StoreUnavailable as error:
+            failed.setdefault(str(error), error)
+            return None
+
+    found = of(*feed.tables)
+    if found is None and len(feed.tables) > 1:
+        readable = [name for name in feed.tables if of(name) is not None]
+        found = of(*readable) if readable else None
+    return found, tuple(failed.values())
 
 
 def table_status(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,6 +46,8 @@ SCHEMA = pa.schema(
     ]
 )
 
+FAILED_RULE: Final = "failed."
+"""Beginning of the names of notes that count the rows that fail a rule; the rule's name follows."""
 
 _GENERATION = 1 << 48
 """More than any position."""
