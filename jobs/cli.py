@@ -78,6 +78,10 @@ JOBS = {
         "Fetch Delta's JARs, and archive the classes that Spark loads, so that it starts in half the time.",
     ),
     "config": Job("silverfold.jobs.config:app", "Look at the settings."),
+    "metrics": Job(
+        "silverfold.jobs.metrics.__main__:metrics",
+        "Tell Prometheus the state of feeds and tables, as `silverfold status` shows it.",
+    ),
 }
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from random import SystemRandom
+from types import MappingProxyType
 from typing import Annotated
 
 import structlog
@@ -18,7 +20,9 @@ from silverfold.connectors.base import Connector, Feed
 from silverfold.connectors.common.stopping import end_at_next_signal, ending
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.context import Every, Names, invocation
+from silverfold.jobs.metrics import require_extra
 from silverfold.pipelines.landing.receiving import receive as receive_feed
+from silverfold.pipelines.landing.totals import LandingTotals
 from silverfold.pipelines.places import places_of
 
 
@@ -26,9 +30,14 @@ def receive(
     ctx: typer.Context,
     feeds: Names = None,
     every: Every = False,
+    *,
     seconds: Annotated[
         float | None, typer.Option("--for", metavar="SECONDS", min=0.0, help="End after this time; without it, never.")
     ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65_535, help="Serve counters to Prometheus on this TCP port; 0: any free.")
+    ] = None,
+    metrics_host: Annotated[str, typer.Option(help="Address to serve them on, without authentication.")] = "127.0.0.1",
 ) -> None:
     """Land the frames of some feeds in bronze, until stopped.
 
@@ -38,8 +47,30 @@ def receive(
     """
     settings = invocation(ctx).settings()
     opened = invocation(ctx).chosen_feeds(settings, feeds, every)
+    totals = {feed.name: _totals(connector, feed) for connector, feed in opened}
     collect_rarely()
-    asyncio.run(until_stopped(opened, settings, seconds))
+    with _counters_served(totals, metrics_host, metrics_port):
+        asyncio.run(until_stopped(opened, settings, seconds, totals))
+
+
+def _totals(connector: Connector, feed: Feed) -> LandingTotals:
+    """Return the totals of a feed of which nothing has come yet."""
+    return LandingTotals(snapshots=dict.fromkeys((connector.stream(feed, table) for table in feed.tables), False))
+
+
+@contextmanager
+def _counters_served(totals: Mapping[str, LandingTotals], host: str, port: int | None) -> Iterator[None]:
+    """Serve the totals of each feed to Prometheus in the block, if there is a port to do so."""
+    if port is None:
+        yield
+        return
+    require_extra("--metrics-port", port)
+    from silverfold.jobs.metrics.collectors import ReceiverCollector  # noqa: PLC0415 - needs an extra
+    from silverfold.jobs.metrics.exposition import served  # noqa: PLC0415 - as above
+
+    with served(ReceiverCollector(totals), host, port) as address:
+        structlog.get_logger("receive").info("serving metrics", address=address)
+        yield
 
 
 def collect_rarely() -> None:
@@ -49,11 +80,17 @@ def collect_rarely() -> None:
 
 
 async def until_stopped(
-    feeds: Sequence[tuple[Connector, Feed]], settings: Settings, seconds: float | None = None
+    feeds: Sequence[tuple[Connector, Feed]],
+    settings: Settings,
+    seconds: float | None = None,
+    totals: Mapping[str, LandingTotals] = MappingProxyType({}),
 ) -> None:
     """Receive until a signal arrives, the time is over, or every feed has ended.
 
     Once all feeds have ended, raise the error of the first one that failed (see `receive_feed`).
+
+    Args:
+        totals: Counts what comes of feeds, by name.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -74,7 +111,16 @@ async def until_stopped(
     async def received(connector: Connector, feed: Feed) -> None:
         places = places_of(settings)
         try:
-            await receive_feed(feed, connector, places, stop=stop, clock=_microseconds, rng=SystemRandom(), log=log)
+            await receive_feed(
+                feed,
+                connector,
+                places,
+                stop=stop,
+                clock=_microseconds,
+                rng=SystemRandom(),
+                log=log,
+                totals=totals.get(feed.name),
+            )
         except SilverfoldError as error:
             ended.append(error)
             if len(feeds) > 1:
