@@ -35,21 +35,16 @@ class FeedCollector(Collector):
         read: Reads all feeds from the store.
     """
 
-    def __init__(self, read: Callable[[], Sequence[FeedReading]]) -> None:
-        self._read, self._lock = read, threading.Lock()
+    def __init__(self, read: Callable[[], Sequence[FeedReading]], clock: Callable[[], float] = time.monotonic) -> None:
+        self._read, self._clock, self._lock = read, clock, threading.Lock()
         self._found: Sequence[FeedReading] = ()
         self._read_at = float("-inf")
-
-    @property
-    def is_reading(self) -> bool:
-        """Whether some request reads the store now."""
-        return self._lock.locked()
 
     def collect(self) -> Iterable[Metric]:
         """Return the metrics of all feeds."""
         with self._lock:
-            if time.monotonic() >= self._read_at + FRESH:
-                self._found, self._read_at = self._read(), time.monotonic()
+            if self._clock() >= self._read_at + FRESH:
+                self._found, self._read_at = self._read(), self._clock()
             found = self._found
         return metrics_of(sample for each in found for sample in samples_of_reading(each))
 

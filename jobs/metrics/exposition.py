@@ -41,7 +41,8 @@ def write(collector: Collector, file: Path) -> None:
         write_to_textfile(str(file), _registry(collector))
     except OSError as error:
         allowed = "a file in a folder that can be written"
-        raise ConfigError(file="command line", key="--textfile", found=str(error), allowed=allowed) from error
+        found = f"{file}: {error.strerror}"
+        raise ConfigError(file="command line", key="--textfile", found=found, allowed=allowed) from error
 
 
 def _registry(collector: Collector) -> CollectorRegistry:
