@@ -48,8 +48,8 @@ def receive(
     settings = invocation(ctx).settings()
     opened = invocation(ctx).chosen_feeds(settings, feeds, every)
     totals = {feed.name: _totals(connector, feed) for connector, feed in opened}
-    collect_rarely()
     with _counters_served(totals, metrics_host, metrics_port):
+        collect_rarely()
         asyncio.run(until_stopped(opened, settings, seconds, totals))
 
 
