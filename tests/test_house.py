@@ -90,6 +90,7 @@ def test_the_wheel_ships_every_file_of_the_packages_and_nothing_else(tmp_path):
     assert {"connectors/deephaven/schema.xml", "connectors/deephaven/PROTOCOL.md"} <= files
     assert {"connectors/sbe/market.xml", "connectors/sbe/PROTOCOL.md"} <= files
     assert "connectors/sqlitecloud/PROTOCOL.md" in files
+    assert {"jobs/metrics/alerts.yml", "jobs/metrics/dashboard.json"} <= files
 
 
 def shipped_by(wheel: Path) -> set[str]:

@@ -32,8 +32,8 @@ BY_STORE: Final = {
     "source_lag_seconds": Definition(
         "gauge",
         _STREAM,
-        "How old what landed last is while the source has more, by the receiver's last report, part by part. "
-        "Absent without a report, and for connectors whose sources do not tell it.",
+        "Age of what landed last while the source has more, by the receiver's last report, for each part that it "
+        "names. Absent without a report, as with sources that do not tell it.",
     ),
     "source_lag_updates": Definition(
         "gauge",
@@ -92,7 +92,7 @@ BY_BOTH: Final = {
         "counter", _FEED, "Connections begun: in the store of all time, in a process since it began."
     ),
 }
-"""What both tell. Take the largest by feed where both are scraped, not the sum."""
+"""What both serve: where both are scraped, take the largest or the smallest by feed, not the sum."""
 
 BY_RECEIVER: Final = {
     "snapshot_running": Definition(
@@ -106,7 +106,7 @@ BY_RECEIVER: Final = {
         "counter", _FEED, "Commits to bronze that failed, and were tried again, since the process began."
     ),
 }
-"""What `silverfold receive --metrics-port` tells of its process; all absent unless that runs."""
+"""What `silverfold receive --metrics-port` counts in its process; all absent unless that runs."""
 
 METRICS: Final = {**BY_STORE, **BY_BOTH, **BY_RECEIVER}
 """All metrics, by name without the prefix."""

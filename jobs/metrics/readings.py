@@ -46,7 +46,7 @@ class FeedReading:
     Args:
         is_whole: All of it could be read.
         status: Its status, with the tables that could be read; None if none could.
-        cuts: Totals of each of these tables.
+        cuts: Totals of each table of the settings.
     """
 
     feed: str
