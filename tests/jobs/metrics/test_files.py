@@ -10,13 +10,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-import yaml
+from ruamel.yaml import YAML
 
 from silverfold.jobs.metrics.definitions import METRICS, PREFIX
 
 HERE = files("silverfold.jobs.metrics")
 TEXT = (HERE / "alerts.yml").read_text(encoding="utf-8")
-RULES: list[dict[str, Any]] = [rule for group in yaml.safe_load(TEXT)["groups"] for rule in group["rules"]]
+RULES: list[dict[str, Any]] = [rule for group in YAML(typ="safe").load(TEXT)["groups"] for rule in group["rules"]]
 DASHBOARD: dict[str, Any] = json.loads((HERE / "dashboard.json").read_text(encoding="utf-8"))
 TARGETS = [target for panel in DASHBOARD["panels"] for target in panel.get("targets", [])]
 NAMED = [*((rule["expr"], rule["annotations"]["summary"]) for rule in RULES)]
