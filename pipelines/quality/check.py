@@ -18,7 +18,7 @@ from silverfold.conf.errors import SilverfoldError, StoreUnavailable
 from silverfold.connectors.base import Feed
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.quality.judged_rows import IS_ASIDE, JudgedRows, judged_rows
-from silverfold.transforms.expectations import Rule, check_rules, failures, rules_of, with_failed_rules
+from silverfold.transforms.expectations import FAILED, Rule, check_rules, failures, rules_of, with_failed_rules
 from silverfold.transforms.spark_errors import named_errors
 
 
@@ -118,7 +118,7 @@ def _counts(judged: JudgedRows, rules: Sequence[Rule], table: str) -> Mapping[st
     """Count rows, and by rule those that fail it. Runs a Spark job."""
     rows = with_failed_rules(judged.rows, rules)
     failed = failures(rules)
-    aside = {f"{name} aside": F.count_if(F.col(IS_ASIDE) & F.array_contains("failed", name)) for name in failed}
+    aside = {f"{name} aside": F.count_if(F.col(IS_ASIDE) & F.array_contains(FAILED, name)) for name in failed}
     totals: dict[str, Column] = {_ROWS: F.count(F.lit(1)), _ROWS_ASIDE: F.count_if(IS_ASIDE)}
     counted = (column.alias(name) for name, column in {**totals, **failed, **aside}.items())
     with named_errors(table):
@@ -127,5 +127,9 @@ def _counts(judged: JudgedRows, rules: Sequence[Rule], table: str) -> Mapping[st
 
 def _rule_check(rule: Rule, counts: Mapping[str, int]) -> RuleCheck:
     return RuleCheck(
-        **rule._asdict(), rule=rule.name, failed=counts[rule.name], failed_aside=counts[f"{rule.name} aside"]
+        rule=rule.name,
+        condition=rule.condition,
+        action=rule.action,
+        failed=counts[rule.name],
+        failed_aside=counts[f"{rule.name} aside"],
     )

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from pydantic import BaseModel, ConfigDict
 from pyspark.sql import DataFrame, SparkSession
@@ -31,13 +31,9 @@ from silverfold.transforms.expectations import FAILED, Rule, check_rules, rules_
 if TYPE_CHECKING:
     from great_expectations.core import ExpectationSuite
     from great_expectations.core.batch_definition import BatchDefinition
-    from great_expectations.data_context import FileDataContext
+    from great_expectations.data_context.data_context.file_data_context import FileDataContext
 
-SEVERITY: Final[Mapping[str, Literal["critical", "warning", "info"]]] = {
-    "fail": "critical",
-    "quarantine": "warning",
-    "warn": "info",
-}
+SEVERITY: Final = {"fail": "critical", "quarantine": "warning", "warn": "info"}
 """Severity of an expectation by the action of its rule."""
 
 _SOURCE: Final = "silverfold"
@@ -107,7 +103,7 @@ class QualityProject:
         try:
             import great_expectations as gx  # noqa: PLC0415 - takes seconds, and may not be installed
             from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415 - as above
-            from great_expectations.exceptions import GreatExpectationsError  # noqa: PLC0415 - as above
+            from great_expectations.exceptions.exceptions import GreatExpectationsError  # noqa: PLC0415 - as above
         except ModuleNotFoundError as error:
             wanted = "its packages: install silverfold[quality]"
             raise ConfigError(file="command line", key="quality", found=error.name, allowed=wanted) from error
@@ -160,24 +156,26 @@ class QualityProject:
         self.context.suites.add_or_update(_suite_of(suite, rules))
         named = with_failed_rules(judged.rows, rules)
         met = named.select(*((~F.array_contains(FAILED, rule.name)).alias(rule.name) for rule in rules))
-        return self._result(suite, table, judged.version, met)
+        return self._result(suite, table, judged.version, met, of_rules=True)
 
-    def _result(self, suite: str, table: str, version: int, rows: DataFrame) -> SuiteResult:
+    def _result(self, suite: str, table: str, version: int, rows: DataFrame, *, of_rules: bool = False) -> SuiteResult:
         """Validate rows by a suite of the project, store the result and its page."""
         import great_expectations as gx  # noqa: PLC0415 - takes seconds
+        from great_expectations.checkpoint.actions import UpdateDataDocsAction  # noqa: PLC0415 - as above
 
-        definition = gx.ValidationDefinition(
-            name=suite, data=self._batch_definition(suite), suite=self.context.suites.get(suite)
-        )
+        stored = self.context.suites.get(suite)
+        definition = gx.ValidationDefinition(name=suite, data=self._batch_definition(suite), suite=stored)
         checkpoint = gx.Checkpoint(
             name=suite,
             validation_definitions=[self.context.validation_definitions.add_or_update(definition)],
-            actions=[gx.checkpoint.UpdateDataDocsAction(name="pages")],
+            actions=[UpdateDataDocsAction(name="pages")],
             result_format={"result_format": "BASIC", "partial_unexpected_count": 0},
         )
         found = self.context.checkpoints.add_or_update(checkpoint).run(batch_parameters={"dataframe": rows})
         (validation,) = found.run_results.values()
-        expectations = tuple(_expectation_result(each) for each in validation.results)
+        order = [each.id for each in stored.expectations]  # those that raised come first in the results
+        results = sorted(validation.results, key=lambda each: order.index(each.expectation_config.id))
+        expectations = tuple(_expectation_result(each, of_rules=of_rules) for each in results)
         critical = [each for each in expectations if each.severity == "critical" and not each.success]
         verdict = Verdict.FAILED if critical else Verdict.PASSED
         if any(each.error for each in expectations):
@@ -190,19 +188,20 @@ class QualityProject:
         source: Any = sources.get(_SOURCE) if _SOURCE in sources.all() else sources.add_spark(_SOURCE)
         known = name in source.get_asset_names()
         asset = source.get_asset(name) if known else source.add_dataframe_asset(name)
-        if asset.batch_definitions:
-            return asset.batch_definitions[0]
-        return asset.add_batch_definition_whole_dataframe("rows")
+        found: Sequence[BatchDefinition[Any]] = asset.batch_definitions
+        return found[0] if found else cast("BatchDefinition[Any]", asset.add_batch_definition_whole_dataframe("rows"))
 
 
 def _suite_of(name: str, rules: Sequence[Rule]) -> ExpectationSuite:
     import great_expectations as gx  # noqa: PLC0415 - takes seconds
+    from great_expectations.expectations.core import ExpectColumnValuesToBeInSet  # noqa: PLC0415 - as above
+    from great_expectations.expectations.metadata_types import FailureSeverity  # noqa: PLC0415 - as above
 
     expectations = [
-        gx.expectations.ExpectColumnValuesToBeInSet(
+        ExpectColumnValuesToBeInSet(
             column=rule.name,
             value_set=[True],
-            severity=SEVERITY[rule.action],
+            severity=FailureSeverity(SEVERITY[rule.action]),
             description=f"{rule.name}: {rule.condition}",
         )
         for rule in rules
@@ -210,13 +209,12 @@ def _suite_of(name: str, rules: Sequence[Rule]) -> ExpectationSuite:
     return gx.ExpectationSuite(name, expectations=expectations)
 
 
-def _expectation_result(found: Any) -> ExpectationResult:
+def _expectation_result(found: Any, *, of_rules: bool) -> ExpectationResult:
     config = found.expectation_config
     column = config.kwargs.get("column")
-    of_rule = column if config.description else None
     error = _error_in(found.exception_info)
     return ExpectationResult(
-        expectation=of_rule or " ".join(filter(None, (config.type, column))),
+        expectation=column if of_rules else " ".join(filter(None, (config.type, column))),
         severity=config.severity.value,
         success=bool(found.success),
         unexpected=found.result.get("unexpected_count"),

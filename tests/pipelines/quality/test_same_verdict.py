@@ -145,6 +145,7 @@ def test_the_commands_print_and_exit_by_the_verdict(
     monkeypatch.setenv("SILVERFOLD__WAREHOUSE", str(warehouse))
     monkeypatch.chdir(tmp_path)
 
+    capsys.readouterr()
     with pytest.raises(SystemExit) as ended:
         cli.main(["--conf", str(tmp_path), "check", FEED])
     assert ended.value.code == 1
