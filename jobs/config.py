@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
@@ -92,8 +93,9 @@ def _try_warehouse(settings: Settings) -> str:
             write_deltalake(place.url, pa.table({"n": [1]}), storage_options=dict(place.storage_options))
         with Console(stderr=True).status("starting Spark"):
             spark = start_spark(settings, app="silverfold config check")
+        lease = sole_writer(places, "config check", "trial") if places.needs_leases else nullcontext()
         row = spark.range(2, 3).toDF("n").mapInArrow(_unchanged, "n bigint")
-        with sole_writer(places, "config check", "trial"), named_errors("config check"):
+        with lease, named_errors("config check"):
             append(row, place.url, recorded=Recorded("config check", 0))
             count = spark.read.format("delta").load(place.url).count()
     except ApplyError as error:

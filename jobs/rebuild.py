@@ -23,10 +23,11 @@ def rebuild(
     """Make a silver table anew from bronze and swap it in, in one commit.
 
     For a table that is broken or gone, or that another version of silverfold is to make anew. Readers see the old
-    table until they see the new one; other builds may run meanwhile. The new table stands at the position the old one
-    had reached: `build` goes on from there. A table that is gone, or that holds because the source has other columns or
-    keys now (SCHEMA_DRIFT, REBUILD_NEEDED), is built as far as it goes; a history begins with the last such change. One
-    whose log is damaged is gone, too: the log is set aside. Stop its builds before.
+    table until they see the new one; other builds may run meanwhile, and wait for its last piece if they keep
+    overtaking it. The new table stands at the position the old one had reached: `build` goes on from there. A table
+    that is gone, or that holds because the source has other columns or keys now (SCHEMA_DRIFT, REBUILD_NEEDED), is
+    built as far as it goes; a history begins with the last such change. One whose log is damaged is gone, too: the log
+    is set aside. Stop its builds before.
 
     Its history and remembered deletes are made anew with it, each swapped in by a commit of its own: the table last.
     Where the oldest frames were dropped, a table without snapshots, and its history, begins with its base. Any other

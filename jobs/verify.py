@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
@@ -92,7 +94,7 @@ def verify(
     if as_json:
         print(json.dumps(found.model_dump(mode="json"), indent=2, ensure_ascii=False))
     else:
-        show(found, sys.stdout)
+        show(found, sys.stdout, _obstacles(places, connector, opened, verified))
         if last_position(places.bronze(feed), feed) < 0:
             print(f"nothing has landed for feed {feed} in {settings.warehouse}")
     if unread and not any(each.verdict.value == "different" for each in verified):
@@ -112,8 +114,12 @@ def _warn_if_misread(settings: Settings, connector: Connector, feed: Feed) -> No
 _OF_ONE_TABLE = (SourceRefused, RemoteProtocolError, WireError)
 
 
-def show(found: Verification, out: TextIO) -> None:
-    """Print the result for users: a line per table, and the first differences."""
+def show(found: Verification, out: TextIO, obstacles: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Print the result for users: a line per table, and the first differences.
+
+    Args:
+        obstacles: Why a rebuild cannot make a table anew, with the way on.
+    """
     console = console_on(out)
     for table in found.tables:
         console.print(_line(table, found.against))
@@ -121,7 +127,22 @@ def show(found: Verification, out: TextIO) -> None:
             console.print(_differences(table))
         if table.differences and found.against == "bronze":
             name = table.table.removesuffix(history_of(""))
-            console.print(f"`silverfold rebuild {found.feed} {name}` makes it anew from bronze")
+            anew = f"`silverfold rebuild {found.feed} {name}` makes it anew from bronze"
+            console.print(Text(f"no rebuild makes it anew: {obstacles[name]}" if name in obstacles else anew))
+
+
+def _obstacles(
+    places: Places, connector: Connector, feed: Feed, verified: Sequence[TableVerification]
+) -> dict[str, str]:
+    """Return, by table, what keeps a rebuild from making anew those that differ."""
+    from silverfold.pipelines.upkeep.beginnings import rebuild_obstacle  # noqa: PLC0415 - --help must not load what jobs run on
+
+    different = {each.table.removesuffix(history_of("")) for each in verified if each.differences}
+    found = dict[str, str]()
+    for name in different:
+        with suppress(StoreUnavailable):  # a verdict says so
+            found[name] = rebuild_obstacle(places, connector, feed, name) or ""
+    return {name: obstacle for name, obstacle in found.items() if obstacle}
 
 
 def _stopped(places: Places, connector: Connector, feed: Feed, tables: Sequence[str], now: datetime) -> dict[str, str]:

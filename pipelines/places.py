@@ -139,6 +139,10 @@ class Places:
         """Return the name, below the warehouse, of the object that holds a table's lease for writing with Spark."""
         return f"_silverfold/{feed}/lease/{table}"
 
+    def lock(self, feed: str, table: str) -> Place:
+        """Return the place of the file that writers of a table lock where no lease is needed."""
+        return self._at(*self.lease(feed, table).split("/"))
+
     def trial(self, token: str) -> Place:
         """Return the place of a table created to test that the store can be written."""
         return self._at(f"_trial-{token}")
@@ -205,6 +209,10 @@ class SidePlaces(_PlacesApart):
     def all_rebuilds(self, feed: str) -> Place:
         """Return the folder of all rebuilds of the table."""
         return self._at("silver", feed, f"{self.table}__rebuild")
+
+    def lease(self, feed: str, table: str) -> str:
+        """Return the name of the lease for writing the new table."""
+        return f"silver/{feed}/{self.table}__rebuild/{self.token}/lease"
 
     def _beside(self, feed: str, *part: str) -> Place:
         return self._at("silver", feed, f"{self.table}__rebuild", self.token, *part)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from silverfold.conf.errors import StoreUnavailable
+from silverfold.conf.errors import ApplyError, Overtaken, StoreUnavailable
 from silverfold.pipelines.places import Place, recovery_advice
 
 if TYPE_CHECKING:
@@ -206,6 +206,37 @@ def naming_the_store(place: Place | str, *, of_its_log: bool = False) -> Iterato
         first = _LOG_FILE.sub(r"\1", _GONE.sub(r"\1 not found", first)).removesuffix(_OF_THEIRS).rstrip(".")
         message = ": ".join([*(["its log cannot be read"] if of_its_log else []), first, *_CAUSE.findall(str(error))])
         raise StoreUnavailable("; ".join((f"{place}: {message}", *_advice(str(place), first, of_its_log)))) from error
+
+
+@contextmanager
+def naming_damaged_file(*places: Place) -> Iterator[None]:
+    """Look for the file to blame if Spark cannot read one of some tables inside the block: it reads every file then.
+
+    Raises:
+        StoreUnavailable: Names a file that is damaged or missing.
+    """
+    try:
+        yield
+    except Overtaken:
+        raise
+    except (ApplyError, StoreUnavailable):
+        for place in places:
+            _read_files(place)
+        raise
+
+
+def _read_files(place: Place) -> None:
+    from pyarrow.parquet import ParquetFile  # noqa: PLC0415 - receivers need not load it
+
+    table = open_table(place)
+    with naming_the_store(place):
+        for path in [] if table is None else pa.table(table.get_add_actions())["path"].to_pylist():
+            with files_of(place).open_input_file(unquote(path)) as file:
+                try:
+                    for _ in ParquetFile(file).iter_batches():
+                        pass
+                except (OSError, pa.ArrowException) as error:
+                    raise pa.ArrowInvalid(f"Parquet file {path}: {error}") from error
 
 
 def is_damaged(place: Place, read: Callable[[], object]) -> bool:

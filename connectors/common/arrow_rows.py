@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -155,11 +154,8 @@ class InProcess(ArrowRows):
     def run(self, step: Step, kind: pa.Schema, *columns: str) -> InProcess:
         """See `ArrowRows.run`."""
         selected = self.rows.select(list(columns)) if columns else self.rows
-        try:
-            batches = list(step(iter(selected.combine_chunks().to_batches())))
-        except Exception as error:  # as from a Python worker of Spark: a failed step of one table ends no build
-            raise PythonException(type(error).__name__) from error
-        return InProcess(self.session, pa.Table.from_batches(batches, kind))
+        batches = step(iter(selected.combine_chunks().to_batches()))
+        return InProcess(self.session, pa.Table.from_batches(list(batches), kind))
 
     def repartition(self, part: str, *order: str) -> InProcess:
         """See `ArrowRows.repartition`."""

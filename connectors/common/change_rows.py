@@ -24,6 +24,21 @@ NAMES: Final = pa.list_(pa.string())
 APPENDED_KEY: Final = pa.struct([("_position", pa.int64()), ("_ordinal", pa.int32())])
 """The key of rows that are appended."""
 TIME: Final = pa.timestamp("us", "UTC")
+COLUMN_TYPES: Final[Mapping[str, pa.DataType]] = {
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    "timestamp": TIME,
+    "timestamp_ntz": pa.timestamp("us"),
+}
+"""Types of a table's columns, by Spark's names."""
 _ERROR: Final = pa.struct([("error_class", pa.string()), ("reason", pa.string())])
 
 

@@ -72,6 +72,8 @@ class EachFrame:
         except Exception as error:
             if frames.num_rows > 1:
                 return [changes for at in range(frames.num_rows) for changes in self._changes(frames.slice(at, 1))]
+            if isinstance(error, MemoryError):  # no fault of the frame
+                raise
             return [error_rows(self.type, frames["frame_seq"], [of_decoder(error)])]
 
 

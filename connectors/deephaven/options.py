@@ -40,8 +40,8 @@ class DeephavenOptions(Strict):
     """Seconds without a byte after which the server counts as lost, and is connected to anew. The protocol has no
     heartbeat, and a stopped server keeps its connections open. Set it where some table is known to tick."""
     text: TextErrors = "strict"
-    """Bytes that are not text in their charset: ``strict`` cannot decode the frame, which is a column of up to some
-    thousand rows; ``replace`` writes U+FFFD for them."""
+    """Bytes that are not text in their charset, and chars that are half of a surrogate pair: ``strict`` cannot decode
+    the frame, which is a column of up to some thousand rows; ``replace`` writes U+FFFD for them."""
     date_times: Literal["timestamp", "nanoseconds"] = "timestamp"
     """``timestamp`` keeps microseconds, and counts the values that lost more; ``nanoseconds`` keeps all, as a number.
     """

@@ -113,7 +113,8 @@ class HStreamTable(Table):
     """One silver table: the changes in the feed's stream, by declared columns. Several tables may have the same stream.
 
     Records are HRecords, or raw ones with a JSON object. A whole row takes the place of the row there was. A row that
-    lacks declared columns changes the others. Members that are not declared are ignored.
+    lacks declared columns changes the others. Members that are not declared are ignored. A raw record with half of a
+    surrogate pair in any text cannot be read, and no setting replaces it: two keys could become one.
 
     | type | of |
     |---|---|

@@ -109,9 +109,9 @@ class SqliteCloudTable(Table):
     SQLite's declared types give way to its affinities: INT is bigint; CHAR, CLOB and TEXT are string, BLOB is binary,
     REAL, FLOA and DOUB are double. All else (NUMERIC, DECIMAL, BOOLEAN, DATE, none) is string, which loses nothing. A
     value that does not fit its column holds the table, and is reported; as ``string`` a column takes anything but
-    blobs. A notification spells a blob as text. In a column of another type than BLOB the two cannot be told apart: the
-    text is stored, and the next snapshot, which can tell, holds the table. Give such a column
-    ``types = { name = "binary" }``.
+    blobs, and texts with half of a surrogate pair, which no setting replaces. A notification spells a blob as text. In
+    a column of another type than BLOB the two cannot be told apart: the text is stored, and the next snapshot, which
+    can tell, holds the table. Give such a column ``types = { name = "binary" }``.
     """
 
     ROW_SETTINGS = ("key_collation",)

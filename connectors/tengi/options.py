@@ -120,7 +120,8 @@ class TengiTable(Table):
     | `timestamp`, `timestamp_ntz` | microseconds since 1970 |
     | `array<T>`, `struct<name:T>`, `map<string,T>` | Packet |
 
-    A value that does not fit its type holds the table, and is reported.
+    A value that does not fit its type holds the table, and is reported. So does text with half of a surrogate pair,
+    which no setting replaces: two keys could become one.
     """
 
     source: SourceName = ""

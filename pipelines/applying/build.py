@@ -234,7 +234,8 @@ class FeedBuild:
 
     def _read(self, name: str, cut: Cut) -> CutJob:
         silver = self.tables[name]
-        context = silver.decoder.context(frame for frame in self._plan.control if frame.frame_seq <= cut.last)
+        with silver.decoding():
+            context = silver.decoder.context(frame for frame in self._plan.control if frame.frame_seq <= cut.last)
         cut = replace(cut, left_out=self._states[name].quarantine.left_out(cut))
         return read_job(silver, cut, context, later=self._later(silver, cut), check=self._states[name].skipped)
 
@@ -266,7 +267,7 @@ class FeedBuild:
         found: dict[str, StructField] = {}
         for frame in behind.values():  # a receiver that reconnects repeats control frames
             then = replace(cut, epoch=frame.epoch, last=frame.frame_seq + 1, snapshot_end=None)
-            with suppress(SilverfoldError):
+            with suppress(SilverfoldError), silver.decoding():
                 context = silver.decoder.context(each for each in control if each.frame_seq <= frame.frame_seq)
                 row = silver.decoder.row_type(context, then, silver.conf)
                 found = {**{folded(field.name): field for field in row}, **found}

@@ -105,7 +105,8 @@ def needs_statistics(silver: SilverTable, context: Any, cut: Cut) -> bool:
     find counters to report.
     """
     counted_on_the_way = cut.replaces or not silver.connector.folds
-    return not counted_on_the_way or silver.decoder.has_counters(context, cut, silver.conf)
+    with silver.decoding():
+        return not counted_on_the_way or silver.decoder.has_counters(context, cut, silver.conf)
 
 
 def statistics_of(silver: SilverTable, frames: ArrowRows, context: Any, cut: Cut) -> CutStatistics:
@@ -115,7 +116,7 @@ def statistics_of(silver: SilverTable, frames: ArrowRows, context: Any, cut: Cut
         UndecodableFrame: Names the first bad frame, and as ``others`` those after it.
         ApplyError: The cut cannot be read. Subclasses give the reason.
     """
-    with named_errors(silver.name):
+    with named_errors(silver.name), silver.decoding():
         found = silver.decoder.statistics(frames, context, cut, silver.conf)
     if found.bad:
         first, *others = [

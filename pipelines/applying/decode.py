@@ -140,6 +140,12 @@ class DecodedCut(CutJob):
         return None if opened is None else self.silver.read(self.silver.tombstones, opened)
 
     @property
+    def tombstone_horizon(self) -> str | None:
+        """The condition on tombstones before the cut that are no longer needed; None without any."""
+        with self.silver.decoding():
+            return self.silver.decoder.tombstone_horizon(self.context, self.cut, self.silver.conf)
+
+    @property
     def generation(self) -> int:
         """How often the table was rebuilt, or came under other rules or settings, before the cut."""
         return from_record(recorded_in(self.opened.table, self.silver.app_id))[1]
@@ -168,6 +174,16 @@ class DecodedCut(CutJob):
         Rows of a small cut are computed at once, so later steps plan with literal rows instead of their lineage.
         """
         return at_hand(rows) if self.is_small else self.cache.enter_context(cached(rows))
+
+    def versions(self) -> DataFrame:
+        """Return change rows with separate updates, the input of the history. Lazy."""
+        with self.silver.decoding():
+            return self.silver.decoder.versions(self.frames, self.context, self.cut, self.silver.conf).dataframe()
+
+    def removed_ranges(self, frames: ArrowRows) -> DataFrame:
+        """Return the ranges of rows that some of the cut's frames remove. Lazy."""
+        with self.silver.decoding():
+            return self.silver.decoder.removed_ranges(frames, self.context, self.cut, self.silver.conf).dataframe()
 
     def recorded(
         self,
@@ -231,9 +247,11 @@ def decode_cut(job: CutJob, cache: ExitStack) -> DecodedCut | None:
     if opened.table is not None and not anew and is_emptied(silver.place, opened.table.version()):
         raise RebuildNeeded(EMPTIED, feed=silver.feed.name, table=silver.name)
     _check_plan(job, before)
-    source = silver.decoder.row_type(context, cut, silver.conf)
+    with silver.decoding():
+        source = silver.decoder.row_type(context, cut, silver.conf)
     check_names(source, reserved=_reserved(silver), keys=silver.conf.keys, table=silver.name)
-    rows = silver.decoder.changes(job.frames, context, cut, silver.conf)
+    with silver.decoding():
+        rows = silver.decoder.changes(job.frames, context, cut, silver.conf)
     changes = complete(rows.dataframe()) if _folding_finds_errors(silver) else without_errors(rows.dataframe())
     key = struct_type(changes, "key")
     check_key(key, table=silver.name)

@@ -272,7 +272,7 @@ def _pending_changes(decoded: DecodedCut) -> DataFrame | None:
     if decoded.side_rows is None:
         return None
     pending = _side_rows_by(decoded.side_rows, UNEXPLAINED)
-    horizon = decoded.silver.decoder.tombstone_horizon(decoded.context, decoded.cut, decoded.silver.conf)
+    horizon = decoded.tombstone_horizon
     remaining = pending if horizon is None else pending.alias("t").where(f"NOT ({horizon})")
     return complete(
         remaining.select(
@@ -362,9 +362,7 @@ def _skipping_bounds(decoded: DecodedCut, bounds: Mapping[str, tuple[int, int]])
 def _with_ranges(decoded: DecodedCut, net: DataFrame) -> DataFrame:
     """Add a delete for every row in a removed range that no net change names."""
     (name,) = decoded.key.names
-    ranges = decoded.silver.decoder.removed_ranges(
-        decoded.frames, decoded.context, decoded.cut, decoded.silver.conf
-    ).dataframe()
+    ranges = decoded.removed_ranges(decoded.frames)
     assert decoded.current is not None, "a cut that does not replace needs a table"
     there = [
         rows.select(as_struct(decoded.key).alias("key"))

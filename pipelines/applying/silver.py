@@ -7,15 +7,19 @@ else, so a cut continues from them only if it replaces all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from uuid import uuid4
 
 from deltalake import DeltaTable
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from silverfold.conf.errors import RebuildNeeded
+from silverfold.conf.errors import ApplyError, RebuildNeeded, SilverfoldError, of_decoder
+from silverfold.conf.files import FULL
 from silverfold.conf.model import Table
 from silverfold.connectors.base import Connector, Cut, Decoder, Feed, TableKind
 from silverfold.pipelines.places import Place, Places
@@ -118,6 +122,24 @@ class SilverTable:
     def rules_digest(self) -> str:
         """Digest that changes whenever the rules do."""
         return rules_digest(self.rules)
+
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """Call the decoder inside the block. Its own failures are the table's, like those in a worker of Spark.
+
+        Errors of `conf.errors`, of Spark, and of a lack of memory or disk pass as they are.
+
+        Raises:
+            ApplyError: The decoder has a bug.
+        """
+        try:
+            yield
+        except (SilverfoldError, PySparkException, Py4JError, MemoryError):
+            raise
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno in FULL:
+                raise
+            raise ApplyError(": ".join(of_decoder(error)), table=self.name) from error
 
     def row_settings(self, source_keys: Sequence[str]) -> RowSettings:
         """Return the settings that decide which rows the table has. ``keys`` default to the source's own."""

@@ -162,18 +162,16 @@ def _write_history(decoded: DecodedCut, folded: FoldedCut, checked: CheckedCut) 
 
 
 def _versions(decoded: DecodedCut) -> DataFrame:
-    versions = decoded.silver.decoder.versions(decoded.frames, decoded.context, decoded.cut, decoded.silver.conf)
-    rows = without_errors(versions.dataframe())
-    return decoded.cached(typed_as(rows, decoded.columns))
+    return decoded.cached(typed_as(without_errors(decoded.versions()), decoded.columns))
 
 
 def _ranges_of_versions(decoded: DecodedCut) -> DataFrame | None:
     """Return wide ranges removed after the snapshot. A replacing cut may lack statistics that would find them."""
-    cut, silver = decoded.cut, decoded.silver
+    cut = decoded.cut
     if not (decoded.statistics.wide_ranges or cut.replaces):
         return None
     later = decoded.frames if cut.snapshot_end is None else decoded.frames.after("frame_seq", cut.snapshot_end)
-    return silver.decoder.removed_ranges(later, decoded.context, cut, silver.conf).dataframe()
+    return decoded.removed_ranges(later)
 
 
 def _write_tombstones(decoded: DecodedCut, folded: FoldedCut, checked: CheckedCut) -> int:
@@ -190,7 +188,7 @@ def _write_tombstones(decoded: DecodedCut, folded: FoldedCut, checked: CheckedCu
         silver.tombstones.url,
         keys=decoded.keys,
         recorded=recorded,
-        tombstone_horizon=silver.decoder.tombstone_horizon(decoded.context, decoded.cut, silver.conf),
+        tombstone_horizon=decoded.tombstone_horizon,
         every=every,
     )
     return merged_version(
@@ -230,8 +228,7 @@ def _rows_to_append(decoded: DecodedCut) -> DataFrame:
 def _log_rows(decoded: DecodedCut) -> DataFrame:
     net = net_rows(decoded.changes).withColumn(LAST_KEY, F.lit(None).cast("long"))
     (row_key,) = (name for name in decoded.key.names if name not in decoded.source.names)
-    ranges = decoded.silver.decoder.removed_ranges(decoded.frames, decoded.context, decoded.cut, decoded.silver.conf)
-    removed = ranges.dataframe().select(
+    removed = decoded.removed_ranges(decoded.frames).select(
         F.lit(DELETE).alias(OP),
         F.col("frame_seq").alias(POSITION),
         F.col("first_key").alias(row_key),

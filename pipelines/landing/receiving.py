@@ -1,6 +1,7 @@
 """Run a feed's receiver, epoch by epoch, and record the state of the connection in bronze.
 
-Every epoch begins with a mark ``opened`` and ends with a mark ``closed`` with the reason, so that no gap is silent.
+Every epoch begins with a mark ``opened`` and ends with a mark ``closed`` with the reason, so that no gap is silent. A
+stop during the wait for the next epoch closes the last one again: the newest mark is the receiver's present state.
 Retryable errors are followed by a growing, randomised wait; any other ends the feed.
 """
 
@@ -108,11 +109,14 @@ async def _epochs(receiver: Receiver, sink: BronzeSink, landed: Resume, backoff:
         if sink.progressed:
             backoff.reset()
         is_over = isinstance(ended, Exception) and not _is_retryable(ended)
-        wait = 0.0 if stop.is_set() or is_over else backoff.next_wait()
-        sink.take([_closed_mark(ended, stopped=stop.is_set(), wait=None if is_over else wait)])
+        was_stopped = stop.is_set()
+        wait = 0.0 if was_stopped or is_over else backoff.next_wait()
+        sink.take([_closed_mark(ended, stopped=was_stopped, wait=None if is_over else wait)])
         if isinstance(ended, Exception) and is_over:
             raise ended
         await _run_until(stop, sink, _flush_and_wait(sink, wait))
+        if stop.is_set() and not was_stopped:  # while it waited: the mark before promises another connection
+            sink.take([_closed_mark(None, stopped=True, wait=0.0)])
 
 
 async def _epoch(receiver: Receiver, sink: BronzeSink, resume: Resume, stop: asyncio.Event) -> Exception | str | None:

@@ -8,7 +8,7 @@ overtaken do not count. The next cut undoes them (`pipelines.applying.settle`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -148,6 +148,11 @@ def companion_of(
 def companion_place(places: Places, feed: str, table: str, part: Part) -> Place:
     """Return the location of a companion table."""
     return {"history": places.history, "tombstones": places.tombstones, "aside": places.side_table}[part](feed, table)
+
+
+def tables_of(places: Places, feed: str, table: str) -> list[Place]:
+    """Return the locations of a table's companion tables, and last its own."""
+    return [*(companion_place(places, feed, table, part) for part in get_args(Part)), places.silver(feed, table)]
 
 
 def history_position(found: Companion) -> int:

@@ -1,4 +1,6 @@
-"""One Spark writer at a time for a table on S3, where two commits can replace each other.
+"""Writers of a table with Spark, one at a time where that is needed: by a lease on S3, by a lock on a local disk.
+
+On S3 two commits can replace each other.
 
 Delta's log store for S3 checks for a commit with the next number and then puts its own, so two drivers may both find
 none (tried: two drivers, 25 appends each; 49 rows landed, both drivers reported 25). delta-rs puts a commit only where
@@ -9,10 +11,14 @@ supports. The holder renews it while Spark works. Another process takes it over 
 seconds on that process's own clock, so the clocks of machines need not agree. A holder that slept for longer has lost
 it, which it learns at the end. A commit it made nevertheless may have replaced another one, or been replaced. Since the
 position is in the same commit as the rows, lost rows are applied again.
+
+On a local disk Delta fails the later of two commits, so writers share a lock. Only a rebuild that builds overtake again
+and again takes it alone. The system frees it when its holder dies.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import threading
 import time
@@ -20,18 +26,29 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from uuid import uuid4
 
 from silverfold.conf.errors import Overtaken, SparkUnavailable, StoreUnavailable
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.spark.s3 import access_options
+from silverfold.pipelines.store import naming_the_store
 
 if TYPE_CHECKING:
     from obstore.store import ObjectStore
 
 LENGTH = 30.0
 """Seconds after which a lease that is not renewed can be taken over."""
+
+
+PATIENCE = 2 * LENGTH
+"""Seconds that a writer waits for another one."""
+
+_PAUSE = 0.01
+"""Seconds between two tries to lock: shorter than what a build needs between two cuts."""
+
+_BUSY = "another build, rebuild or maintain is writing it; try again"
 
 
 class _State(NamedTuple):
@@ -60,7 +77,7 @@ class Lease:
     name: str
     table: str
     length: float = LENGTH
-    patience: float = 2 * LENGTH
+    patience: float = PATIENCE
     sleep: Callable[[float], object] = time.sleep
     clock: Callable[[], float] = time.monotonic
 
@@ -97,7 +114,7 @@ class Lease:
             if (seen.holder is None or now - since >= self.length) and (taken := self._put(seen, holder)) is not None:
                 return taken
             if now - began >= self.patience:
-                raise Overtaken("another build, rebuild or maintain is writing it; try again", table=self.table)
+                raise Overtaken(_BUSY, table=self.table)
             self.sleep(self.length / 60)
             found = self._read()
             if found != seen:
@@ -156,18 +173,55 @@ def check_package() -> None:
         raise SparkUnavailable("a warehouse on S3 needs packages that are not here: install silverfold[s3]")
 
 
-def sole_writer(places: Places, feed: str, table: str) -> AbstractContextManager[None]:
-    """Return a context in which no other process of ours writes the table with Spark; a no-op if leases are not needed.
+def sole_writer(
+    places: Places, feed: str, table: str, *, alone: bool = False, patience: float = PATIENCE
+) -> AbstractContextManager[None]:
+    """Return a context in which no other process of ours writes the table with Spark, where that could do harm.
+
+    Args:
+        alone: Let no other process of ours write it on a local disk either.
+        patience: Seconds to wait for others before `Overtaken` is raised.
 
     Raises:
         SparkUnavailable: The package that leases need is not installed.
     """
     if not places.needs_leases:
-        return nullcontext()
+        file = places.lock(feed, table).local
+        return nullcontext() if file is None else _locked(file, table, alone=alone, patience=patience)
     check_package()
     from obstore.store import from_url  # noqa: PLC0415 - comes with the extra
 
     options: Any = access_options(places.storage_options)
     client_options: Any = {"allow_http": options.pop("allow_http", "false")}
     store = from_url(places.warehouse, config=options, client_options=client_options)
-    return Lease(store, places.lease(feed, table), table).held()
+    return Lease(store, places.lease(feed, table), table, patience=patience).held()
+
+
+@contextmanager
+def _locked(file: Path, table: str, *, alone: bool, patience: float) -> Iterator[None]:
+    """Hold a lock on a file as long as the block runs, shared unless ``alone``.
+
+    Raises:
+        Overtaken: Others held it for too long.
+        StoreUnavailable: The file cannot be made.
+    """
+    with naming_the_store(str(file)):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        opened = file.open("ab")
+    with opened:
+        until = time.monotonic() + patience
+        while not _try_lock(opened, fcntl.LOCK_EX if alone else fcntl.LOCK_SH):
+            if time.monotonic() >= until:
+                raise Overtaken(_BUSY, table=table)
+            time.sleep(_PAUSE)
+        yield
+
+
+def _try_lock(file: BinaryIO, kind: int) -> bool:
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: Delta alone decides between two writers
+        pass
+    return True

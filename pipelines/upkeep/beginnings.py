@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from silverfold.conf.errors import ApplyError
+from silverfold.conf.errors import ApplyError, SchemaDrift, StoreUnavailable
 from silverfold.connectors.base import Connector, Feed
-from silverfold.pipelines.holding.quarantine_log import PASSED_OVER, quarantined
+from silverfold.pipelines.holding.quarantine_log import PASSED_OVER, holds, quarantined
 from silverfold.pipelines.landing.bronze_table import retained_from
 from silverfold.pipelines.landing.dropped import base_position, dropped_of
-from silverfold.pipelines.places import Places
+from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.storage.commit_note import HISTORY_BEGINS, REBUILT
-from silverfold.pipelines.storage.cuts import CutRow, all_cuts, current_cuts, position_reached, read_cuts
+from silverfold.pipelines.storage.cuts import (
+    CutRow,
+    all_cuts,
+    built_otherwise,
+    current_cuts,
+    position_reached,
+    read_cuts,
+)
 from silverfold.pipelines.store import open_table
 
 
@@ -54,6 +61,48 @@ def base_needed(places: Places, connector: Connector, feed: Feed, table: str) ->
     if begins_at(places, connector, feed, table) == floor:
         return None
     return base_position(places, feed.name, table)
+
+
+def base_misfit(places: Places, connector: Connector, feed: Feed, table: str) -> str | None:
+    """Return why a table cannot begin with its base, which other settings made, with the way on; None if it can.
+
+    Raises StoreUnavailable.
+    """
+    base = places.base(table)
+    other = built_otherwise(base, connector, feed, table, feed.tables[table].keys)
+    if other is None:
+        return None
+    anew = f"put that back; or, to begin anew without what was dropped, remove {base.own(feed.name)} and the table"
+    return f"bronze has not what its base is made of, and {other}: {anew}"
+
+
+def _is_there(place: Place) -> bool:
+    try:
+        return open_table(place) is not None
+    except StoreUnavailable:  # its log is damaged
+        return True
+
+
+def advice_without_base(places: Places, feed: str, table: str) -> str:
+    """Return the way on for a table that lacks frames which only a base, now gone, had."""
+    found = [place for place in (places.silver(feed, table), places.history(feed, table)) if _is_there(place)]
+    there = ", ".join(map(str, [*found, places.base(table).own(feed)]))
+    return f"no base has what was there. To begin anew with what is left, remove {there}"
+
+
+def rebuild_obstacle(places: Places, connector: Connector, feed: Feed, table: str) -> str | None:
+    """Return why a base keeps a rebuild from making a table anew, with the way on; None if nothing known does.
+
+    Raises StoreUnavailable.
+    """
+    given = (places, connector, feed, table)
+    if connector.has_snapshots(feed.tables[table]):
+        return None
+    if base_needed(*given) is None:
+        is_whole = needs_from(*given) == retained_from(places.bronze(feed.name), feed.name)
+        return None if is_whole else advice_without_base(places, feed.name, table)
+    drifts = (each.reason for each in holds(places, feed.name, table) if each.error_class == SchemaDrift.error_class)
+    return base_misfit(*given) or next(drifts, None)  # the base has the columns that no longer fit
 
 
 def history_begins_at(places: Places, feed: str, table: str) -> int:

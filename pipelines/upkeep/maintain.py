@@ -32,7 +32,7 @@ from silverfold.pipelines.spark.session import close_session, own_session, raisi
 from silverfold.pipelines.storage import ledger
 from silverfold.pipelines.storage.companions import Part, companion, companion_place
 from silverfold.pipelines.storage.lease import sole_writer
-from silverfold.pipelines.store import files_of, naming_the_store, open_table
+from silverfold.pipelines.store import files_of, naming_damaged_file, naming_the_store, open_table
 from silverfold.pipelines.upkeep.bases import BaseBuild, first_since
 from silverfold.pipelines.upkeep.retention import (
     Retention,
@@ -232,7 +232,7 @@ class Maintenance:
         try:
             for name, value in _SETTINGS.items():
                 session.conf.set(name, value)
-            with named_errors(self._name(place)):
+            with naming_damaged_file(place), named_errors(self._name(place)):
                 return session.sql(statement).collect()
         finally:
             close_session(session)

@@ -5,8 +5,9 @@ position of the old table. Then one overwriting commit replaces the old rows and
 builds continue from it, even one that is running.
 
 A build that advances the old table meanwhile cannot cause a mix (`pipelines.storage.swap`): the rebuild advances to the
-table's new position and tries again. A table without a position, or a missing one, is built to the newest position,
-which the commit records. Then the second of two such commits fails or does nothing (``txnVersion``).
+table's new position and tries again, in the end while builds wait (`pipelines.storage.lease`). A table without a
+position, or a missing one, is built to the newest position, which the commit records. Then the second of two such
+commits fails or does nothing (``txnVersion``).
 
 Companion tables (`pipelines.storage.companions`) are rebuilt too, and swapped in first, each in its own commit. The
 silver commit decides for all: it records which of their versions count. If a rebuild dies before it, nothing of it
@@ -20,8 +21,9 @@ restarts with the first complete snapshot left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -65,12 +67,18 @@ from silverfold.pipelines.storage.remove_tree import remove_tree, remove_unused,
 from silverfold.pipelines.storage.silver_position import silver_position
 from silverfold.pipelines.storage.swap import Live, TableMoved, replace_companion, swap_in
 from silverfold.pipelines.store import open_table
-from silverfold.pipelines.upkeep.bases import advice_without_base, begin_from_base
-from silverfold.pipelines.upkeep.beginnings import base_needed, check_passed_over, history_begins_at, needs_from
+from silverfold.pipelines.upkeep.base_start import begin_from_base
+from silverfold.pipelines.upkeep.beginnings import (
+    advice_without_base,
+    base_needed,
+    check_passed_over,
+    history_begins_at,
+    needs_from,
+)
 from silverfold.transforms.spark_errors import named_errors
 
-_ATTEMPTS = 5
-"""Number of attempts while other builds keep changing the table."""
+_CATCH_UPS = 3
+"""Number of attempts beside builds that keep changing the table, each of a shorter piece, before they have to wait."""
 
 _UNUSED = timedelta(days=1)
 """A rebuild that wrote nothing for so long is considered dead."""
@@ -92,16 +100,6 @@ class Rebuilt(NamedTuple):
     """Position from which its history was made, if earlier versions are missing; else None."""
     base: int | None
     """Position of the base that it begins with; None without."""
-
-
-@contextmanager
-def _as_sole_writer(places: Places, feed: str, table: str) -> Iterator[None]:
-    """Run the block as the table's only Spark writer. Raises TableMoved if another one is writing."""
-    try:
-        with sole_writer(places, feed, table):
-            yield
-    except Overtaken as error:
-        raise TableMoved from error
 
 
 @dataclass(frozen=True)
@@ -134,16 +132,22 @@ class Rebuild:
         """
         self._set_damaged_logs_aside()
         self._check_bronze()
+        table = (self._places, self.feed.name, self.table)
         try:
-            for _ in range(_ATTEMPTS):
-                with suppress(TableMoved):
-                    return self._attempt()
+            for _ in range(_CATCH_UPS):
+                with suppress(TableMoved, Overtaken):
+                    return self._attempt(sole_writer(*table))
+            with sole_writer(*table, alone=True, patience=math.inf):
+                return self._attempt(nullcontext())
+        except (TableMoved, Overtaken) as error:
+            advice = "stop them, or try again when less comes"
+            raise ApplyError(
+                f"builds moved the table meanwhile, again and again: {advice}", table=self.table
+            ) from error
         finally:
             self._clean_up()
             if "_session" in self.__dict__:
                 close_session(self._session)
-        advice = "stop them, or try again when less comes"
-        raise ApplyError(f"builds moved the table {_ATTEMPTS} times meanwhile: {advice}", table=self.table)
 
     @property
     def _places(self) -> Places:
@@ -243,7 +247,12 @@ class Rebuild:
     def _keeps_history(self) -> bool:
         return self.feed.tables[self.table].keeps_history
 
-    def _attempt(self) -> Rebuilt:
+    def _attempt(self, lease: AbstractContextManager[None]) -> Rebuilt:
+        """Build the new table up to the old one's position, and swap it in while holding a lease.
+
+        Raises:
+            TableMoved, Overtaken: Others wrote meanwhile. Companion writes without a silver commit do not count.
+        """
         place, app = self._places.silver(self.feed.name, self.table), app_id(self.feed.name, self.table)
         live = Live(place, app, recorded_in(open_table(place), app))
         goal, _ = from_record(live.recorded)
@@ -269,7 +278,7 @@ class Rebuild:
         self._check_bronze()  # frames may have been dropped meanwhile
         base = base_needed(self._places, self.connector, self.feed, self.table)
         known = quarantined(self._side, self.feed.name, self.table)
-        with _as_sole_writer(self._places, self.feed.name, self.table):
+        with lease:
             version = self._swap_in(note, live)
         for each in (each for each in known if each.resolution == PASSED_OVER):
             pass_over(self._places, self.feed.name, self.table, each)
@@ -278,11 +287,7 @@ class Rebuild:
         return Rebuilt(self.table, reached, version, note.updates, begins, base)
 
     def _swap_in(self, note: CommitNote, live: Live) -> int:
-        """Replace the old tables with the new ones, the silver table last; return its version.
-
-        Raises:
-            TableMoved: Others wrote meanwhile. Companion writes without a silver commit do not count.
-        """
+        """Replace the old tables with the new ones, the silver table last; return its version."""
         metadata = note.to_json()
         versions = CompanionVersions(
             history=self._replaced("history", metadata) if self._keeps_history else None,
@@ -293,11 +298,7 @@ class Rebuild:
         return swap_in(built, replace(note, **versions._asdict()), live)
 
     def _replaced(self, part: Part, metadata: str) -> int | None:
-        """Write a companion table; return the version with the rebuilt rows, None for nothing.
-
-        Raises:
-            TableMoved: A build wrote it at the same moment.
-        """
+        """Write a companion table; return the version with the rebuilt rows, None for nothing."""
         new, old = (companion_place(places, self.feed.name, self.table, part) for places in (self._side, self._places))
         found = companion(self._side, self.feed.name, self.table, part)
         if found.is_gone:
@@ -306,10 +307,7 @@ class Rebuild:
         if built is None and open_table(old) is None:
             return None
         rows = self._rows_at(old).limit(0) if built is None else self._rows_at(new, built.version())
-        try:
-            return replace_companion(rows, old, metadata, table=self.table)
-        except Overtaken as error:
-            raise TableMoved from error
+        return replace_companion(rows, old, metadata, table=self.table)
 
     def _outgrown_positions(self, places: Places) -> list[int]:
         """Return the positions whose columns or keys only a new table can have."""

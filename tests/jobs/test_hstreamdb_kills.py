@@ -26,11 +26,9 @@ from silverfold.connectors.hstreamdb.server.workload.layouts import Layout
 from silverfold.connectors.hstreamdb.server.workload.producer import Producer
 from silverfold.connectors.hstreamdb.server.workload.tables import ChangingTable
 from silverfold.pipelines.landing.bronze import last_position, read_frames
-from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import open_table
-from tests.jobs.test_kills import A_JVM_OF_ITS_OWN
 from tests.support.building_once import all_rows
-from tests.support.processes import Processes
+from tests.support.processes import FeedProcesses
 
 pytestmark = pytest.mark.xdist_group("kills")
 
@@ -48,12 +46,12 @@ TICKS = Ticks(start_delay=0.001, resend=0.05, assign=0.1, read_wait=0.1)
 ROWS = [{"id": number, "name": f"name {number}", "price": number / 4} for number in range(1, 40)]
 
 
-class Orders(Processes):
+class Orders(FeedProcesses):
     """A stream of four shards that changes without a pause, and the processes that receive and build it."""
 
     def __init__(self, folder: Path, rng: Random, server: HStreamServer) -> None:
         super().__init__(folder, rng)
-        self.server, self.appended = server, 0
+        self.server, self.owner, self.appended = server, 0, 0
         self.table = ChangingTable(ROWS, seed=7)
         ranges = server.create_stream("orders", 4)
         asyncio.run(self._subscribe())
@@ -62,11 +60,7 @@ class Orders(Processes):
         self._quiet = threading.Event()
         self._changing = threading.Thread(target=self._change)
         self._changing.start()
-        (folder / "feeds").mkdir()
-        (folder / "feeds/shop.toml").write_text(FEED.format(address=server.address))
-        self.places = Places(self.warehouse)
-        self.bronze = self.places.bronze("shop")
-        self.receive()
+        self.receive_as(FEED.format(address=server.address))
 
     async def _subscribe(self) -> None:
         async with await connect(self.server.address) as client:
@@ -81,33 +75,22 @@ class Orders(Processes):
         while not self._quiet.wait(0.02):
             self.producer.change()
 
-    def receive(self) -> None:
-        """Receive the feed; return once something more has landed."""
-        before = last_position(self.bronze, "shop")
-        self.start("receive", *self.conf, "shop")
-        self.until(lambda: last_position(self.bronze, "shop") > before)
-
-    def build(self) -> None:
-        """Build in a JVM of its own whatever lands; return once there is a table."""
-        self.start("build", *self.conf, "shop", "--follow", SILVERFOLD__SPARK=A_JVM_OF_ITS_OWN)
-        self.until(lambda: open_table(self.places.silver("shop", "orders")))
+    def progress(self) -> int:
+        return last_position(self.bronze, "shop")
 
     def kill(self, name: str) -> None:
         """Kill a process, or the node of the subscription."""
-        if name != "node":
-            return super().kill(name)
-        owner = self.server.owner("feed")
-        self.server.kill(owner)
-        self.server.restart(owner)
-        return None
+        if name == "node":
+            self.owner = self.server.owner("feed")
+            self.server.kill(self.owner)
+        else:
+            super().kill(name)
 
-    def begin(self, name: str) -> None:
-        """Start again what was killed; a node has been."""
-        if name != "node":
-            {"receive": self.receive, "build": self.build}[name]()
+    def node(self) -> None:
+        """Start the killed node again."""
+        self.server.restart(self.owner)
 
     def come_to_rest(self) -> None:
-        """Let the changes end, and the receiver once it has landed them all."""
         self.stop_changes()
         self.until(lambda: len(self.landed()) == self.appended)
         self.stop("receive")
@@ -152,17 +135,7 @@ def orders(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Orders]:
 def test_whoever_is_killed_silver_is_the_table_that_was_produced(
     spark: SparkSession, orders: Orders, victims: list[str]
 ) -> None:
-    orders.rng.shuffle(victims)
-    if "build" in victims:
-        orders.build()
-    for victim in victims:
-        orders.kill(victim)
-        orders.begin(victim)
-    orders.come_to_rest()
-    if "build" in victims:
-        orders.kill("build")
-
-    assert orders.run("build", "shop") == 0
+    orders.survive(*victims)
 
     assert orders.silver() == {row["id"]: row for row in orders.table.rows.values()}
     assert len(orders.silver()) > 20

@@ -28,6 +28,7 @@ from silverfold.pipelines.places import Places
 from silverfold.pipelines.storage.cuts import read_cuts
 from silverfold.pipelines.store import open_table
 from tests.support.deephaven.landed_history import LandedHistory
+from tests.support.processes import A_JVM_OF_ITS_OWN
 
 pytestmark = pytest.mark.xdist_group("kills")
 
@@ -40,8 +41,6 @@ SETTINGS = """
 [build.cut]
 max_frames = 4  # an update each
 """
-
-A_JVM_OF_ITS_OWN = '{ "spark.master" = "local[2]", "spark.driver.memory" = "1g" }'
 
 FEED = """
 connector = "deephaven"

@@ -15,11 +15,8 @@ from pyspark.sql import SparkSession
 
 from silverfold.connectors.base import Kind
 from silverfold.pipelines.landing.bronze import read_frames
-from silverfold.pipelines.places import Places
-from silverfold.pipelines.store import open_table
-from tests.jobs.test_kills import A_JVM_OF_ITS_OWN
 from tests.support.building_once import all_rows
-from tests.support.processes import Processes
+from tests.support.processes import FeedProcesses
 from tests.support.sqlitecloud.live import reached
 from tests.support.sqlitecloud.peer import Peer
 from tests.support.sqlitecloud.same import unlike
@@ -50,8 +47,10 @@ tables.Invoice.types.Total = "decimal(10, 2)"
 """
 
 
-class Shop(Processes):
+class Shop(FeedProcesses):
     """A folder with a database and a feed of it, and the processes that serve, receive and build it."""
+
+    TABLES = tuple(KEYS)
 
     def __init__(self, folder: Path, rng: Random) -> None:
         super().__init__(folder, rng)
@@ -61,12 +60,8 @@ class Shop(Processes):
             connection.executescript(SCHEMA.read_text(encoding="utf-8"))
         self.port, self.simulations = 0, 0
         self.simulate()
-        (folder / "feeds").mkdir()
         tables = [f"[tables.{name}]\n" for name in KEYS if name != "Invoice"]
-        (folder / "feeds/shop.toml").write_text("".join([FEED.format(port=self.port), *tables]))
-        self.places = Places(self.warehouse)
-        self.bronze = self.places.bronze("shop")
-        self.receive()
+        self.receive_as("".join([FEED.format(port=self.port), *tables]))
 
     def simulate(self, *arguments: str) -> None:
         """Serve the database, and let made-up changes be made in all tables."""
@@ -76,33 +71,19 @@ class Shop(Processes):
         assert process.stdout is not None
         self.port = int(process.stdout.readline().rpartition(":")[2])
 
-    def receive(self) -> None:
-        """Receive the feed; return once a new epoch has begun to land."""
-        before = self.epoch()
-        self.start("receive", *self.conf, "shop")
-        self.until(lambda: self.epoch() > before)
-
-    def build(self) -> None:
-        """Build in a JVM of its own whatever lands; return once there is a table."""
-        self.start("build", *self.conf, "shop", "--follow", SILVERFOLD__SPARK=A_JVM_OF_ITS_OWN)
-        self.until(lambda: any(open_table(self.places.silver("shop", name)) for name in KEYS))
-
     def come_to_rest(self) -> None:
-        """Let the changes end, and the receiver once it has landed them all."""
-        before = self.epoch()
+        before = self.progress()
         self.kill("simulate")
         self.simulate("--changes-for", "0.5")
-        quiet = self.running["simulate"].stdout
-        assert quiet is not None
-        while not quiet.readline().startswith("quiet after"):
-            assert self.running["simulate"].poll() is None
-        self.until(lambda: self.epoch() > before and not reached(self.bronze, KEYS)[2])
+        self.await_quiet()
+        self.until(lambda: self.progress() > before and not reached(self.bronze, KEYS)[2])
         with Peer(self.port) as peer:
             peer.ask("USE DATABASE shop.db; INSERT INTO Genre(Name) VALUES ('the last of all')")
         self.until(self.has_received, b"the last of all")
         self.stop("receive")
 
-    def epoch(self) -> int:
+    def progress(self) -> int:
+        """Return the epoch that landed last."""
         return reached(self.bronze, KEYS)[1]
 
     def has_received(self, text: bytes) -> bool:
@@ -130,18 +111,7 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 def test_whoever_is_killed_when_every_table_is_what_the_database_holds(
     spark: SparkSession, shop: Shop, *, builds: bool
 ) -> None:
-    victims = ["receive", "simulate", "receive", "simulate", "receive", *["build"] * 2 * builds]
-    shop.rng.shuffle(victims)
-    if builds:
-        shop.build()
-    for victim in victims:
-        shop.kill(victim)
-        {"receive": shop.receive, "simulate": shop.simulate, "build": shop.build}[victim]()
-    shop.come_to_rest()
-    if builds:
-        shop.kill("build")
-
-    assert shop.run("build", "shop") == 0
+    shop.survive("receive", "simulate", "receive", "simulate", "receive", *["build"] * 2 * builds)
 
     assert {name: unlike(shop.stored(name), shop.silver(name), KEYS[name]) for name in KEYS} == {
         name: [] for name in KEYS

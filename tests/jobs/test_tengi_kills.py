@@ -18,10 +18,8 @@ from silverfold.connectors.tengi.protocol.values import Message
 from silverfold.connectors.tengi.transports.configuration import ConfigurationBuilder
 from silverfold.connectors.tengi.transports.dialing import open_first_link
 from silverfold.pipelines.landing.bronze import last_source_positions
-from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import open_table
-from tests.jobs.test_kills import A_JVM_OF_ITS_OWN
-from tests.support.processes import Processes
+from tests.support.processes import FeedProcesses
 
 pytestmark = pytest.mark.xdist_group("kills")
 
@@ -40,7 +38,7 @@ reconnect = {{ first = 0.1, longest = 0.5 }}
 """
 
 
-class Shop(Processes):
+class Shop(FeedProcesses):
     """A folder with a table and a feed of it, and the processes that publish, receive and build it."""
 
     def __init__(self, folder: Path, rng: Random, transport: str) -> None:
@@ -49,11 +47,7 @@ class Shop(Processes):
         self.file.write_text(ORDERS)
         self.port, self.simulations = 0, 0
         self.simulate()
-        (folder / "feeds").mkdir()
-        (folder / "feeds/shop.toml").write_text(FEED.format(port=self.port, transport=transport))
-        self.places = Places(self.warehouse)
-        self.bronze = self.places.bronze("shop")
-        self.receive()
+        self.receive_as(FEED.format(port=self.port, transport=transport))
 
     def simulate(self, *arguments: str) -> None:
         """Publish the table, and let it change."""
@@ -66,27 +60,12 @@ class Shop(Processes):
         assert process.stdout is not None
         self.port = int(process.stdout.readline().rpartition(":")[2].split()[0])
 
-    def receive(self) -> None:
-        """Receive the feed; return once something of the source has landed anew."""
-        before = self.landed()
-        self.start("receive", *self.conf, "shop")
-        self.until(lambda: self.landed() > before)
-
-    def build(self) -> None:
-        """Build in a JVM of its own whatever lands; return once there is a table."""
-        self.start("build", *self.conf, "shop", "--follow", SILVERFOLD__SPARK=A_JVM_OF_ITS_OWN)
-        self.until(lambda: open_table(self.places.silver("shop", "orders")))
-
     def come_to_rest(self) -> None:
-        """Let the changes end, and the receiver once it has landed them all."""
         self.kill("simulate")
         self.simulate("--changes-for", "1")
-        quiet = self.running["simulate"].stdout
-        assert quiet is not None
-        while not quiet.readline().startswith("quiet after"):
-            assert self.running["simulate"].poll() is None
+        self.await_quiet()
         newest = asyncio.run(self.position())
-        self.until(lambda: self.landed() == newest)
+        self.until(lambda: self.progress() == newest)
         self.stop("receive")
 
     async def position(self) -> str:
@@ -104,7 +83,7 @@ class Shop(Processes):
         finally:
             await link.abort()
 
-    def landed(self) -> str:
+    def progress(self) -> str:
         """Return the newest position of the source that landed; empty for none."""
         bronze = open_table(self.bronze)
         return "" if bronze is None else last_source_positions(bronze).get("orders", "")
@@ -119,17 +98,7 @@ def shop(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Shop]:
 @pytest.mark.nightly
 @pytest.mark.parametrize("builds", [False, True])
 def test_whoever_is_killed_silver_is_what_the_source_holds(spark: SparkSession, shop: Shop, *, builds: bool) -> None:
-    victims = ["receive", "simulate", "receive", "simulate", "receive", *["build"] * 2 * builds]
-    shop.rng.shuffle(victims)
-    if builds:
-        shop.build()
-    for victim in victims:
-        shop.kill(victim)
-        {"receive": shop.receive, "simulate": shop.simulate, "build": shop.build}[victim]()
-    shop.come_to_rest()
-    if builds:
-        shop.kill("build")
+    shop.survive("receive", "simulate", "receive", "simulate", "receive", *["build"] * 2 * builds)
 
-    assert shop.run("build", "shop") == 0
     assert shop.run("verify", "shop") == 0
     assert shop.run("verify", "shop", "--against-source") == 0

@@ -278,6 +278,14 @@ def test_people_are_told_what_differs(expected: str):
     assert expected in out.getvalue()
 
 
+def test_a_table_that_no_rebuild_makes_anew_has_its_own_way_on():
+    out = io.StringIO()
+    show(FOUND, out, {"quotes": "bronze has not what its base is made of [x]: put that back"})
+
+    assert "no rebuild makes it anew: bronze has not what its base is made of [x]: put that back" in out.getvalue()
+    assert "`silverfold rebuild" not in out.getvalue()
+
+
 def test_the_keys_for_scripts_stay():
     found = FOUND.model_dump(mode="json")
     (table,) = found["tables"]

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import resource
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from silverfold.conf.errors import StoreUnavailable
-from silverfold.pipelines.places import Place
-from silverfold.pipelines.store import naming_the_store, open_table, skipping_bounds
+from silverfold.conf.errors import ApplyError, Overtaken, StoreUnavailable
+from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.store import naming_damaged_file, naming_the_store, open_table, skipping_bounds
 from silverfold.pipelines.verifying.silver_rows import SilverRows
 
 
@@ -106,3 +107,33 @@ def test_a_file_in_the_place_of_a_folder_is_named(tmp_path: Path, folder: str) -
     file.write_text("")
     with pytest.raises(StoreUnavailable, match=f"; {file} is no folder: move it away$"):
         open_table(Place(str(tmp_path / "t")))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (
+            Path.unlink,
+            "{file} not found; as long as it is gone, put it back; else the folder of the base can be removed",
+        ),
+        (
+            lambda file: file.write_bytes(file.read_bytes()[:-9]),
+            "Parquet file {file.name}: .*a file is damaged: put it",
+        ),
+    ],
+    ids=["gone", "cut short"],
+)
+def test_a_file_that_spark_cannot_read_is_named_with_the_way_on(
+    warehouse: Path, damage: Callable[[Path], object], message: str
+):
+    place = Places(str(warehouse)).base("t").silver("market", "t")
+    write_deltalake(place.url, pa.table({"n": [1]}))
+    for error in (ApplyError("Spark: an exception", table="t"), StoreUnavailable("Spark cannot read a file")):
+        with pytest.raises(type(error), match=str(error)), naming_damaged_file(place):
+            raise error
+    (file,) = Path(place.url).glob("*.parquet")
+    damage(file)
+    with pytest.raises(StoreUnavailable, match=message.format(file=file)), naming_damaged_file(place):
+        raise ApplyError("Spark: an exception", table="t")
+    with pytest.raises(Overtaken), naming_damaged_file(place):
+        raise Overtaken("another process wrote it", table="t")

@@ -7,16 +7,22 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import Any, ClassVar, Final
 
 import pytest
 
 from silverfold.jobs import cli
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.store import open_table
 
 PATIENCE: Final = 300.0
+A_JVM_OF_ITS_OWN: Final = '{ "spark.master" = "local[2]", "spark.driver.memory" = "1g" }'
+FEED: Final = "shop"
+"""The feed of `FeedProcesses`."""
 
 
 class Processes:
@@ -86,3 +92,69 @@ class Processes:
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
         self.running.clear()
+
+
+class FeedProcesses(Processes, ABC):
+    """Processes that receive and build a feed, and the source that they have it from.
+
+    Args:
+        folder: Empty; the source's files may be put there too.
+    """
+
+    TABLES: ClassVar[Sequence[str]] = ("orders",)
+
+    def __init__(self, folder: Path, rng: Random) -> None:
+        super().__init__(folder, rng)
+        self.settings = folder / "feeds" / f"{FEED}.toml"
+        self.places = Places(self.warehouse)
+        self.bronze = self.places.bronze(FEED)
+
+    @abstractmethod
+    def progress(self) -> Any:
+        """Return how much has landed; it grows."""
+
+    @abstractmethod
+    def come_to_rest(self) -> None:
+        """Let the changes end, and the receiver once it has landed them all."""
+
+    def receive_as(self, settings: str) -> None:
+        """Write the feed's settings, and receive it."""
+        self.settings.parent.mkdir()
+        self.settings.write_text(settings)
+        self.receive()
+
+    def receive(self) -> None:
+        """Receive the feed; return once something has landed anew."""
+        before = self.progress()
+        self.start("receive", *self.conf, FEED)
+        self.until(lambda: self.progress() > before)
+
+    def build(self) -> None:
+        """Build in a JVM of its own whatever lands; return once there is a table."""
+        self.start("build", *self.conf, FEED, "--follow", SILVERFOLD__SPARK=A_JVM_OF_ITS_OWN)
+        self.until(lambda: any(open_table(self.places.silver(FEED, name)) for name in self.TABLES))
+
+    def await_quiet(self) -> None:
+        """Wait until ``simulate`` says that its changes have ended."""
+        output = self.running["simulate"].stdout
+        assert output is not None
+        while not output.readline().startswith("quiet after"):
+            assert self.running["simulate"].poll() is None
+
+    def survive(self, *victims: str) -> None:
+        """Kill and start again each victim, in any order, then come to rest and build all that landed.
+
+        Args:
+            victims: Commands, each with a method of its name that starts it.
+        """
+        order = list(victims)
+        self.rng.shuffle(order)
+        if "build" in order:
+            self.build()
+        for victim in order:
+            self.kill(victim)
+            getattr(self, victim)()
+        self.come_to_rest()
+        if "build" in order:
+            self.kill("build")
+        assert self.run("build", FEED) == 0

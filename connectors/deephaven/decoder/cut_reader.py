@@ -142,6 +142,8 @@ class CutReader:
                 found = self._read(frame)
             except (WireError, ProtocolError) as error:
                 found = Undecodable(frame.frame_seq, error.error_class, str(error))
+            except MemoryError:  # no fault of the frame
+                raise
             except Exception as error:  # a bug in decoding must not stop the table for good
                 found = Undecodable(frame.frame_seq, *of_decoder(error))
             if found is not None:

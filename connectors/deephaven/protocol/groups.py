@@ -35,6 +35,7 @@ class OpenMessage(NamedTuple):
 
 
 TextErrors: TypeAlias = Literal["strict", "replace"]
+"""Invalid text raises, or has its invalid parts replaced by U+FFFD."""
 
 
 @dataclass(frozen=True)

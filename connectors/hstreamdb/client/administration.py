@@ -60,6 +60,8 @@ ACK_TIMEOUT_SECONDS: Final = 60
 """Official clients have 600 s, 10,000 records and the latest offset."""
 MAX_UNACKED_RECORDS: Final = 100_000
 LONGEST_ACK_TIMEOUT: Final = 35_999
+OF_OTHER_STREAM: Final = "it stays with its stream, even a deleted one; delete the subscription to make it anew"
+"""What to do about a subscription of another stream."""
 _MOST: Final = (1 << 31) - 1
 
 
@@ -229,4 +231,5 @@ def _compare(file: str, existing: Message, wanted: Message, names: Sequence[str]
     for name in names:
         found, allowed = getattr(existing, name), getattr(wanted, name)
         if found != allowed:
-            raise ConfigError(file=file, key=name, found=found, allowed=f"{allowed!r}, as wanted: it exists already")
+            way_on = OF_OTHER_STREAM if name == "stream_name" else "it exists already"
+            raise ConfigError(file=file, key=name, found=found, allowed=f"{allowed!r}, as wanted: {way_on}")

@@ -8,9 +8,10 @@ from typing import Final
 from google.protobuf.empty_pb2 import Empty
 
 from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, WireError
+from silverfold.connectors.common.transport import Address
 from silverfold.connectors.hstreamdb.client.channels import UNREACHABLE, Channels, may_pass, status_error
 from silverfold.connectors.hstreamdb.client.settings import ConnectionSettings
-from silverfold.connectors.hstreamdb.protocol.description import Address, ClusterDescription, decode_description
+from silverfold.connectors.hstreamdb.protocol.description import ClusterDescription, decode_description
 from silverfold.connectors.hstreamdb.protocol.messages.cluster import (
     LookupShardRequest,
     LookupSubscriptionRequest,
@@ -144,10 +145,11 @@ class Cluster:
     def _target(self, node: ServerNode) -> str:
         if not node.host or not 0 < node.port < 1 << 16:
             raise RemoteProtocolError(f"a lookup names no node, but {node.host!r}:{node.port}", reason="bad_node")
-        return self._mapped(Address(node.host, node.port))
+        return self._mapped(node)
 
-    def _mapped(self, advertised: Address) -> str:
-        return self._advertised.get(str(advertised), str(advertised))
+    def _mapped(self, node: ServerNode) -> str:
+        advertised = str(Address(node.host, node.port))
+        return self._advertised.get(advertised, advertised)
 
     @staticmethod
     def _now() -> float:

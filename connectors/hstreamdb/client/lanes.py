@@ -20,6 +20,7 @@ class Entry:
     """An encoded record that was taken; ``future`` gets its id. ``is_submitted`` if `flush` is to raise its error."""
 
     encoded: bytes
+    key: str
     future: asyncio.Future[RecordId]
     taken_at: float
     is_submitted: bool

@@ -8,13 +8,14 @@
         await producer.flush()                                    # all were answered; raises the first error
 
 A batch is appended once the one before it, of the same shard (or key), was answered. So order is kept through retries.
-An append whose answer is lost is sent again: its records may then be in the stream twice.
+An append whose answer is lost is sent again: its records may then be in the stream twice. If the stream was deleted and
+made anew, records without an answer go to its new shards, which have nothing of the old ones.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
 from types import TracebackType
@@ -109,6 +110,8 @@ class Producer:
         self._lanes: dict[int | str, Lane] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._outstanding = 0
+        self._generation = 0
+        """Of the shards that lanes are for."""
         self._turn, self._room = asyncio.Lock(), asyncio.Event()
         self._closed = False
         self._first_error: SilverfoldError | None = None
@@ -165,9 +168,7 @@ class Producer:
         Raises:
             SilverfoldError: The first error of a submitted record since the last flush.
         """
-        flushed = [lane.flush() for lane in self._lanes.values()]
-        if flushed:
-            await asyncio.wait(flushed)
+        await self._drain()
         error, self._first_error = self._first_error, None
         if error is not None:
             raise error
@@ -197,8 +198,11 @@ class Producer:
         encoded = encode_entry(to_record(given), key)
         async with self._turn:  # whoever comes first, also when there is no room
             shard_id = await self._shard_of(key)
+            if (generation := self._shards.generation) != self._generation:
+                await self._drain()  # else a key's next record, in its new shard's lane, would overtake the one before
+                self._generation = generation
             loop = asyncio.get_running_loop()
-            entry = Entry(encoded, loop.create_future(), loop.time(), is_submitted)
+            entry = Entry(encoded, key, loop.create_future(), loop.time(), is_submitted)
             while not self._closed and self._outstanding and self._outstanding + entry.cost > self._max_outstanding:
                 self._room.clear()
                 await self._room.wait()
@@ -209,6 +213,12 @@ class Producer:
         if must_yield:
             await asyncio.sleep(0)  # else a loop of submits would leave no time to send
         return entry.future
+
+    async def _drain(self) -> None:
+        """Send all records taken so far, and wait until each was answered or failed."""
+        flushed = [lane.flush() for lane in self._lanes.values()]
+        if flushed:
+            await asyncio.wait(flushed)
 
     async def _shard_of(self, key: str) -> int:
         """Return the shard of a key, as often tried as an append where no node answers."""
@@ -266,53 +276,66 @@ class Producer:
         lane.settle(len(entries))
 
     async def _send(self, shard_id: int, entries: Sequence[Entry]) -> SilverfoldError | None:
-        """Append a batch, in halves if it is too large for the server; return the error if one failed."""
+        """Append a batch, in parts if it is too large or its shard is gone; return the error if one failed."""
         batch = await self._encode([each.encoded for each in entries])
-        size = batch.ByteSize()
-        error: SilverfoldError | None
-        if size > MAX_STORED_BYTES and len(entries) > 1:
+        if batch.ByteSize() > MAX_STORED_BYTES and len(entries) > 1:
             middle = len(entries) // 2
-            error = await self._send(shard_id, entries[:middle])
+            return await self._send_parts([(shard_id, entries[:middle]), (shard_id, entries[middle:])])
+        try:
+            ids = await self._append(AppendRequest(stream_name=self._stream, shard_id=shard_id, records=batch))
+            if ids is None:
+                return await self._send_parts((await self._by_shard(entries)).items())
+        except SilverfoldError as error:
+            self._fail_entries(entries, error)
+            return error
+        for entry, record_id in zip(entries, ids, strict=True):
+            entry.resolve(record_id)
+        return None
+
+    async def _send_parts(self, parts: Iterable[tuple[int, Sequence[Entry]]]) -> SilverfoldError | None:
+        """Append parts of a batch, one after the other, each to its shard; return an error if one failed."""
+        error = None
+        for shard_id, entries in parts:
             if error is not None and self._stop_on_error:
-                self._fail_entries(entries[middle:], error)
-                return error
-            return await self._send(shard_id, entries[middle:]) or error
-        if size > MAX_STORED_BYTES:
-            detail = f"a record of {size:,} bytes; a server stores at most {MAX_STORED_BYTES:,}"
-            error = InvalidValue(detail, reason="oversized")
-        else:
-            try:
-                request = AppendRequest(stream_name=self._stream, shard_id=shard_id, records=batch)
-                for entry, record_id in zip(entries, await self._append(request), strict=True):
-                    entry.resolve(record_id)
-                return None
-            except SilverfoldError as failed:
-                error = failed
-        self._fail_entries(entries, error)
+                self._fail_entries(entries, error)
+            else:
+                error = await self._send(shard_id, entries) or error
         return error
+
+    async def _by_shard(self, entries: Sequence[Entry]) -> Mapping[int, Sequence[Entry]]:
+        """Return entries by the shards that have their keys now, those of one key in their order."""
+        found: dict[int, list[Entry]] = {}
+        for each in entries:
+            found.setdefault(await self._shards.shard_of(each.key), []).append(each)
+        return found
 
     async def _encode(self, entries: Sequence[bytes]) -> BatchedRecord:
         if self._compression is CompressionType.NONE:
             return encode_batch(entries, self._compression)
         return await asyncio.to_thread(encode_batch, entries, self._compression)  # pyarrow's codecs release the lock
 
-    async def _append(self, request: AppendRequest) -> Sequence[RecordId]:
-        """Append a batch, with retries; return its ids."""
+    async def _append(self, request: AppendRequest) -> Sequence[RecordId] | None:
+        """Append a batch, with retries; return its ids, or None if the stream does not have its shard any more."""
+        if (size := request.records.ByteSize()) > MAX_STORED_BYTES:
+            detail = f"a record of {size:,} bytes; a server stores at most {MAX_STORED_BYTES:,}"
+            raise InvalidValue(detail, reason="oversized")
         backoff = waits(self._rng)
         tries, misdirected = 0, False
-        while True:
+        while await self._shards.has(request.shard_id):
             owner = await self._shards.owner(request.shard_id)
             target = owner if isinstance(owner, str) else None
             found = await self._cluster.channels.attempt(owner, APPEND, request) if isinstance(owner, str) else owner
             if not isinstance(found, Status):
                 return appended_ids(found, request.records.batch_size)
-            self._shards.forget()
+            if target is not None:  # else no node answers, and asking each for the shards too would only take longer
+                self._shards.forget()
             tries += 1
             is_first_misdirection = found.grpc_code == "FAILED_PRECONDITION" and not misdirected
             if tries == self._max_tries or not (may_pass(found) or is_first_misdirection):
                 raise self._cluster.error(found, f"Append to {self._stream}", target)
             misdirected |= is_first_misdirection
             await asyncio.sleep(backoff.next_wait())
+        return None
 
 
 def _check_choice(stream: str, key: str, found: str | None, allowed: Collection[str | None]) -> None:

@@ -37,6 +37,8 @@ class ShardMap:
     def __init__(self, stream: str, cluster: Cluster, *, lookup: Literal["error", "always"]) -> None:
         self._stream, self._cluster, self._always = stream, cluster, lookup == "always"
         self._ranges: list[KeyRange] = []
+        self.generation = 0
+        """Number of the listings that had other shards than the one before."""
         self._is_stale = True
         self._owners: dict[int, str] = {}
 
@@ -51,6 +53,12 @@ class ShardMap:
         if self._is_stale:
             await self._refresh()
         return find_shard(self._ranges, key_hash(key))
+
+    async def has(self, shard_id: int) -> bool:
+        """Return whether a shard is of the stream; no longer, if that was deleted. Raises as `shard_of`."""
+        if self._is_stale:
+            await self._refresh()
+        return any(each.shard_id == shard_id for each in self._ranges)
 
     async def owner(self, shard_id: int) -> str | Status:
         """Return the address of the node to append at, or how the lookup ended."""
@@ -69,8 +77,10 @@ class ShardMap:
 
     async def _refresh(self) -> None:
         try:
-            self._ranges = key_ranges(await list_shards(self._cluster, self._stream))
+            found = key_ranges(await list_shards(self._cluster, self._stream))
         except SourceUnavailable:
             if not self._ranges:  # else those known are better than none
                 raise
-        self._is_stale = False
+            found = self._ranges
+        self.generation += found != self._ranges
+        self._ranges, self._is_stale = found, False

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.common.change_rows import COLUMN_TYPES
 from silverfold.connectors.hstreamdb.options import INTEGERS, HStreamTable
 
 EXACT: Final = 1 << 53
@@ -60,7 +61,7 @@ class Column:
     @cached_property
     def arrow(self) -> pa.DataType:
         """Its Arrow type."""
-        return pa.decimal128(*self._digits) if self.kind.startswith("decimal") else _ARROW[self.kind]
+        return pa.decimal128(*self._digits) if self.kind.startswith("decimal") else COLUMN_TYPES[self.kind]
 
     def value(self, found: Any) -> Any:
         """Return a JSON value as Python's form of the column's Arrow value; a timestamp as microseconds.
@@ -244,19 +245,6 @@ _JSON: Final = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"), default=_finite
 ).encode
 
-_ARROW: Final = {
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "string": pa.string(),
-    "binary": pa.binary(),
-}
 _CONVERT: Final[dict[str, Callable[..., Any]]] = {
     "float": _single,
     "double": _real,

@@ -22,17 +22,6 @@ from silverfold.connectors.hstreamdb.protocol.messages.cluster import (
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """Host and port of a node. ``str`` gives gRPC's form, IPv6 in brackets."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-@dataclass(frozen=True, slots=True)
 class ClusterDescription:
     """What a node knows of its cluster; ``server_version`` is empty in the new layout."""
 
@@ -43,14 +32,10 @@ class ClusterDescription:
     up_time_s: int
 
     @property
-    def running(self) -> list[Address]:
+    def running(self) -> list[ServerNode]:
         """The nodes that serve, as advertised: all but those with another state."""
         states = {each.node.id: each.state for each in self.statuses}
-        return [
-            Address(node.host, node.port)
-            for node in self.nodes
-            if states.get(node.id, NodeState.RUNNING) == NodeState.RUNNING
-        ]
+        return [each for each in self.nodes if states.get(each.id, NodeState.RUNNING) == NodeState.RUNNING]
 
 
 def decode_description(answer: bytes) -> ClusterDescription:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from silverfold.conf.errors import SourceRefused
 from silverfold.connectors.base import Frame, FrameSink, Resume, mark
 from silverfold.connectors.common.tasks import until_first_ends
+from silverfold.connectors.hstreamdb.client.administration import OF_OTHER_STREAM
 from silverfold.connectors.hstreamdb.client.client import Client, open_feed_client
 from silverfold.connectors.hstreamdb.client.fetch import AckQueue, Fetch
 from silverfold.connectors.hstreamdb.options import HStreamFeed
@@ -85,7 +86,7 @@ class HStreamReceiver:
             )
         found = (await client.get_subscription(options.subscription)).subscription
         if found.stream_name != options.stream:
-            text = f"{options.subscription} is of {found.stream_name}, not of {options.stream}"
+            text = f"{options.subscription} is of {found.stream_name}, not of {options.stream}: {OF_OTHER_STREAM}"
             raise SourceRefused(code="OtherStream", text=text)
         return found
 

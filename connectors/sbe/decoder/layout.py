@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -87,26 +88,33 @@ def layout_of(schema: Schema, message: Message, table: SbeTable) -> Layout:
         SchemaError: The message has no such group, ``with`` names a column that does not enclose it, or a column of
             ``groups`` would hold a group without members.
     """
+    bodies = _bodies(schema, message, table.path)
     kind: Any = pa.struct(list(arrow_schema(schema, message.name, column_options(table, shapes=False))))
-    levels, since = [_sources(message, 0, kind)], 0
-    body: Body = message
-    for depth, name in enumerate(table.path, start=1):
-        group = next((group for group in body.groups if group.name == name), None)
-        if group is None:
-            known = ", ".join(group.name for group in body.groups) or "there is none"
-            detail = f"{'.'.join((message.name, *table.path[:depth]))} is no group; groups there: {known}"
-            raise SchemaError(detail, file=schema.file)
-        body, kind, since = group, kind.field(name).type.value_type, max(since, group.since_version)
-        levels.append(_sources(group, depth, kind))
+    kinds = accumulate(table.path, lambda outer, name: outer.field(name).type.value_type, initial=kind)
+    levels = [_sources(body, level, kind) for level, (body, kind) in enumerate(zip(bodies, kinds, strict=True))]
     levels[:-1] = [[each for each in level if not _is_list(each)] for level in levels[:-1]]
-    levels[-1] = [source for source in levels[-1] if table.groups == "arrays" or not _is_group(body, source)]
+    levels[-1] = [each for each in levels[-1] if table.groups == "arrays" or not _is_group(bodies[-1], each)]
     empty = next((source.element for source in levels[-1] if _holds_empty_struct(source.type)), None)
     if empty is not None:
         where = ".".join((message.name, *table.path, empty))
         raise SchemaError(f"groups: {where} is or has a group without members, which no column holds", file=schema.file)
+    since = max((group.since_version for group in bodies[1:]), default=0)
     *enclosing, inner = _named(levels, [message.name, *table.path], since)
     outer = [source for level in enclosing for source in level]
     return Layout(message, (*_chosen(outer, table, message, schema), *inner), lists_sent=table.absent == "listed")
+
+
+def _bodies(schema: Schema, message: Message, path: Sequence[str]) -> list[Body]:
+    """Return a message and the groups on a path in it. Raises SchemaError: one of them is no group."""
+    bodies: list[Body] = [message]
+    for depth, name in enumerate(path, start=1):
+        groups = {group.name: group for group in bodies[-1].groups}
+        if name not in groups:
+            known = ", ".join(groups) or "there is none"
+            detail = f"{'.'.join((message.name, *path[:depth]))} is no group; groups there: {known}"
+            raise SchemaError(detail, file=schema.file)
+        bodies.append(groups[name])
+    return bodies
 
 
 def _sources(body: Body, level: int, kind: Any) -> list[Source]:

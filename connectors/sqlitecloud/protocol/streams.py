@@ -75,8 +75,7 @@ class Stream(ABC, Generic[_Event]):
         except (WireError, ProtocolError) as error:
             frame = (raw.octets if raw else b"") + self._cutter.left()
             shown = _redact(frame, (secret for secret in self._secrets if len(secret) >= _SHORTEST))
-            hidden = RemoteProtocolError("what came repeats a secret, and is not shown", reason="repeats_secret")
-            self._error = error if shown == frame else hidden  # an error may show a part of the frame
+            self._error = error if shown == frame else _without_frame(error)
             return BadFrame(self._error, _without_ticket(shown))
         if not self._eof or self._ended:
             return None
@@ -100,6 +99,14 @@ class Stream(ABC, Generic[_Event]):
     def _check_open(self) -> None:
         if self._error is not None or self._eof:
             raise LocalProtocolError("the connection is over")
+
+
+def _without_frame(error: WireError | ProtocolError) -> ProtocolError:
+    """Return an error that shows no part of a frame with a secret in it: those of the protocol never do."""
+    if isinstance(error, ProtocolError):
+        return error
+    wrong = error.reason or error.error_class.lower()
+    return RemoteProtocolError(f"what came is wrong ({wrong}) and has a secret: it is hidden", reason="repeats_secret")
 
 
 def _redact(octets: bytes, secrets: Iterable[str]) -> bytes:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from silverfold.conf.errors import InvalidValue, WireError
+from silverfold.connectors.common.change_rows import COLUMN_TYPES
 from silverfold.connectors.tengi.protocol.feed.columns import ColumnType
 from silverfold.connectors.tengi.protocol.values import Byte, Float, Int, Packet, Short
 
@@ -34,20 +35,6 @@ _OTHERS: Final = {
     "double": frozenset({Float, float}),
     "string": frozenset({str}),
     "binary": frozenset({bytes}),
-}
-_ARROW: Final = {
-    "tinyint": pa.int8(),
-    "smallint": pa.int16(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
 }
 _DECIMAL: Final = re.compile(r"-?[0-9]{1,80}(\.[0-9]{1,80})?", re.ASCII)
 _DIGITS: Final = 200
@@ -110,7 +97,7 @@ def arrow_type(kind: ColumnType) -> pa.DataType:
             return pa.map_(pa.string(), arrow_type(kind.fields[0][1]))
         case "struct":
             return pa.struct([(name, arrow_type(each)) for name, each in kind.fields])
-    return _ARROW[kind.name]
+    return COLUMN_TYPES[kind.name]
 
 
 def convert(kind: ColumnType, value: Any) -> Any:

@@ -51,6 +51,7 @@ from silverfold.connectors.tengi.protocol.limits import (
 )
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN, TypeRegistry
 from silverfold.connectors.tengi.protocol.scanner import PacketScanner
+from silverfold.connectors.tengi.protocol.simple_messages import PacketEnds
 from silverfold.connectors.tengi.protocol.values import (
     SMALLEST_MESSAGE,
     Handshake,
@@ -104,7 +105,8 @@ class Connection(ABC):
         self._eof = False
         self._error: WireError | ProtocolError | None = None
         self._state = State.IDLE
-        self._scanner = PacketScanner(types, limit=max_packet)
+        self._ends = PacketEnds()
+        self._scanner = PacketScanner(types, limit=max_packet, ends=self._ends)
 
     @property
     def state(self) -> State:
@@ -194,7 +196,7 @@ class Connection(ABC):
         return MessageReceived(head.connection_id, head.message_id, raw, head.at, self.types)
 
     def _without_rest(self, unit: bytes, at: int) -> bytes:
-        scanner = PacketScanner(self.types, limit=self._max_packet)
+        scanner = PacketScanner(self.types, limit=self._max_packet, ends=self._ends)
         scanner.receive(unit[at:])
         found = scanner.next_object()
         if found is None:
@@ -295,7 +297,7 @@ class ClientConnection(Connection):
         try:
             count = decoder.read_count(SMALLEST_MESSAGE)
             at = decoder.offset
-            scanner = PacketScanner(self.types, limit=self._max_packet)
+            scanner = PacketScanner(self.types, limit=self._max_packet, ends=self._ends)
             scanner.receive(raw[at:])
             for _ in range(count):
                 messages.append(self._entry(scanner, head.connection_id))

@@ -15,7 +15,7 @@ from silverfold.connectors.tengi.protocol.decoder import Decoder
 from silverfold.connectors.tengi.protocol.errors import UnknownType
 from silverfold.connectors.tengi.protocol.limits import MAX_DEPTH, MAX_PACKET, SMALLEST_ENTRY
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN, TypeRegistry
-from silverfold.connectors.tengi.protocol.simple_messages import FIXED, NotSimple, entry_end, message_end
+from silverfold.connectors.tengi.protocol.simple_messages import FIXED, NotSimple, PacketEnds, entry_end, message_end
 from silverfold.connectors.tengi.protocol.strings import chunk_count
 from silverfold.connectors.tengi.protocol.values import SMALLEST_MESSAGE, Packet, PollingRequest, PollingResponse
 
@@ -35,11 +35,15 @@ class PacketScanner:
 
     Args:
         limit: Most bytes of a packet.
+        ends: What is known of this peer's packets.
     """
 
-    def __init__(self, types: TypeRegistry = BUILT_IN, *, limit: int = MAX_PACKET) -> None:
+    def __init__(
+        self, types: TypeRegistry = BUILT_IN, *, limit: int = MAX_PACKET, ends: PacketEnds | None = None
+    ) -> None:
         self._types = types
         self._limit = limit
+        self._ends = ends or PacketEnds()
         self._is_cut = False
         self._octets = bytearray()
         self._start = self._at = self._ready = 0
@@ -92,7 +96,7 @@ class PacketScanner:
             raise self._error.with_traceback(None)
         if self._walk is None:
             self._measure()
-            end = message_end(self._octets, self._start, head)
+            end = self._ends.find(self._octets, self._start, head)
             if end is not None and end <= self._ready:
                 packet = bytes(self._octets[self._start : end])
                 self._start = self._at = end

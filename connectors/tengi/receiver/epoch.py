@@ -10,7 +10,7 @@ from silverfold.conf.errors import SourceRefused, WireError
 from silverfold.connectors.base import Frame, mark
 from silverfold.connectors.common.bad_input import bad_input
 from silverfold.connectors.tengi.protocol.events import BadFrame, MessageReceived
-from silverfold.connectors.tengi.protocol.feed.heading import Heading, read_heading
+from silverfold.connectors.tengi.protocol.feed.heading import Heading, HeadingReader
 from silverfold.connectors.tengi.protocol.feed.packets import (
     Ack,
     Ping,
@@ -42,6 +42,7 @@ class Epoch:
 
     def __init__(self, tables: Mapping[str, TableFeed], *, ping_interval: float) -> None:
         self._tables, self._ping_interval = tables, ping_interval
+        self._headings = HeadingReader()
         self._answers: list[Ping | Pong] = []
         self._acknowledged: dict[str, Position] = {}
         self._unknown = Counter[str]()
@@ -98,7 +99,7 @@ class Epoch:
         if isinstance(event, BadFrame):
             return [bad_input("bad frame", event.raw, *_wire_error(event), level="warning")]
         try:
-            heading = read_heading(event.raw, event.body_at, event.types)
+            heading = self._headings.read(event.raw, event.body_at, event.types)
             if heading.name not in _ROWS:
                 return self._take_other(event, heading, now)
         except WireError as error:

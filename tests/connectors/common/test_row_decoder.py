@@ -6,6 +6,7 @@ import pickle
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pytest
 
 from silverfold.connectors.common.row_decoder import EachFrame
 
@@ -24,6 +25,8 @@ def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for frame in batch.to_pylist():
             if frame["body"] == b"deep":
                 raise RecursionError(frame["body"])
+            if frame["body"] == b"large":
+                raise MemoryError
             change = {"frame_seq": frame["frame_seq"], "op": frame["body"].decode(), "error": None}
             yield pa.RecordBatch.from_pylist([change], CHANGES)
 
@@ -47,3 +50,8 @@ def test_a_frame_at_which_a_decoder_fails_is_named_and_the_others_are_decoded_on
         {"frame_seq": 2, "op": "delete", "error": None},
         {"frame_seq": 3, "op": "update", "error": None},
     ]
+
+
+def test_a_lack_of_memory_is_no_fault_of_a_frame():
+    with pytest.raises(MemoryError):
+        list(EachFrame(read, CHANGES)(iter([frames(b"insert", b"large")])))

@@ -9,6 +9,7 @@ build.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from silverfold.conf.errors import PositionGap, SilverfoldError
-from silverfold.connectors.base import Frame, Kind
+from silverfold.connectors.base import Decoder, Frame, Kind
 from silverfold.pipelines.holding.quarantine_log import Hold
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.writer import BronzeWriter
@@ -187,6 +188,43 @@ def test_a_later_snapshot_heals(story: dict[str, Outcome], name: str):
 
     assert healed.rows[name] == {7: ("MSFT", 70)}
     assert (name in healed.errors, healed.holds[name]) == (False, [])
+
+
+@dataclass(frozen=True)
+class Failing:
+    """A decoder with a bug in one of its functions."""
+
+    decoder: Decoder
+    part: str
+
+    def __getattr__(self, name: str) -> Any:
+        return {}[name] if name == self.part else getattr(self.decoder, name)
+
+
+def test_a_bug_in_a_decoder_holds_its_table_here_as_in_a_worker_and_the_others_go_on(
+    spark: SparkSession, warehouse: Path
+):
+    parts = ("context", "row_type", "statistics", "changes")
+    built = Built(spark, warehouse, {name: table(source=name) for name in (*parts, "sound")})
+    history = LandedHistory(dict.fromkeys(built.feed.tables, COLUMNS))
+    history.connect()
+    for name in built.feed.tables:
+        history.snapshot(name, SNAPSHOT)
+    assert built.land_and_build(history) == {}
+    for name in built.feed.tables:
+        history.update(name, modified=GOOD_UPDATE)
+    built.land(history)
+    build = built.start()
+    build.tables |= {
+        name: replace(build.tables[name], decoder=Failing(build.tables[name].decoder, name)) for name in parts
+    }
+
+    errors = built.build(build)
+
+    reasons = {name: f"{name}: DECODER_FAILED: KeyError in the decoder" for name in parts}
+    assert {name: str(error) for name, error in errors.items()} == reasons
+    assert {name: built.holds(name)[0].reason for name in parts} == reasons
+    assert shown(built, "sound") == {1: ("AAPL", 11), 2: ("IBM", 20)}
 
 
 def test_a_snapshot_with_a_bad_frame_leaves_the_old_state_and_names_the_frame(spark: SparkSession, warehouse: Path):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
 
-from silverfold.conf.errors import StoreUnavailable
+from silverfold.conf.errors import ApplyError, StoreUnavailable
 from silverfold.connectors.base import Cut
 from silverfold.connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
@@ -42,6 +43,29 @@ def channel_table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory)
 
 def frames_of(silver: SilverTable, cut: Cut) -> ArrowRows:
     return read_frames(silver, open_table(silver.places.bronze(silver.feed.name)), cut)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (KeyError("a value"), ApplyError),
+        (OSError("no such schema"), ApplyError),
+        (OSError(errno.ENOSPC, "No space left on device"), OSError),
+        (MemoryError(), MemoryError),
+        (StoreUnavailable("no route"), StoreUnavailable),
+        (KeyboardInterrupt(), KeyboardInterrupt),
+    ],
+)
+def test_only_a_bug_of_a_decoder_is_an_error_of_its_table(
+    tmp_path: Path, error: BaseException, raised: type[BaseException]
+):
+    feed = SqliteCloudFeed(tmp_path, {"said": {"channel": "said"}}, epoch=1)
+    no_session: Any = None
+    silver = SilverTable(no_session, feed.feed, CONNECTOR, CONNECTOR.decoder(feed.feed), "said", feed.places)
+    with pytest.raises(raised) as found, silver.decoding():
+        raise error
+    if raised is ApplyError:
+        assert str(found.value) == f"said: DECODER_FAILED: {type(error).__name__} in the decoder"
 
 
 @pytest.mark.parametrize("few", [COUNT, 0], ids=["here", "by Spark"])

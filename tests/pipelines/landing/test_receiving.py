@@ -28,6 +28,7 @@ from silverfold.pipelines.landing.receiving import receive
 from silverfold.pipelines.landing.sink import BronzeSink
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
+from silverfold.pipelines.reading.connection_log import epoch_marks
 from silverfold.pipelines.storage.commit_note import CommitNote
 from silverfold.pipelines.storage.cuts import app_id
 from tests.support.chance import Highest
@@ -147,6 +148,26 @@ def test_a_closed_mark_says_why(places):
         ("REMOTE_PROTOCOL_ERROR", "an end without a begin"),
         (None, "stopped here"),
     ]
+
+
+def test_a_stop_during_the_wait_for_the_next_connection_is_the_last_report(places):
+    def unavailable(stop):
+        async def stop_once_closed():
+            while not marks(places, "closed"):
+                await asyncio.sleep(0.01)
+            stop.set()
+
+        async def epoch(_sink, _resume):
+            stopping_later.append(asyncio.create_task(stop_once_closed()))
+            raise SourceUnavailable("no route")
+
+        return epoch
+
+    stopping_later = []
+    last = run(places, unavailable, settings=feed(reconnect=Reconnect(first=60, longest=60)))
+    newest = epoch_marks(places.bronze("market"), 1).of_feed[1]
+    assert [each["reason"] for each in marks(places, "closed")] == ["no route", "stopped here"]
+    assert (newest.position, newest.details) == (last, {"reason": "stopped here", "error_class": None})
 
 
 @pytest.mark.parametrize(

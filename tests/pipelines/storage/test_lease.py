@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 
 import pytest
 from obstore.store import MemoryStore
@@ -12,7 +15,7 @@ from obstore.store import MemoryStore
 import silverfold.pipelines.storage.lease
 from silverfold.conf.errors import Overtaken, SparkUnavailable, StoreUnavailable
 from silverfold.conf.load import load_settings
-from silverfold.pipelines.places import Places, places_of
+from silverfold.pipelines.places import Places, SidePlaces, places_of
 from silverfold.pipelines.storage.lease import Lease, sole_writer
 from tests.support.polling import wait_until
 
@@ -146,7 +149,48 @@ def test_only_a_warehouse_on_s3_needs_leases(environment: str, warehouse: str, n
 
 
 def test_elsewhere_nothing_is_held() -> None:
-    assert isinstance(sole_writer(Places("/lake"), "feed", "t"), nullcontext)
+    assert isinstance(sole_writer(Places("gs://lake/w"), "feed", "t"), nullcontext)
+
+
+def writer(warehouse: Path, *, alone: bool = False) -> AbstractContextManager[None]:
+    return sole_writer(Places(str(warehouse)), "feed", "t", alone=alone, patience=0.0)
+
+
+def test_on_a_local_disk_builds_write_beside_each_other_and_a_rebuild_may_write_alone(tmp_path: Path) -> None:
+    with writer(tmp_path), writer(tmp_path), pytest.raises(Overtaken, match="is writing it"):
+        enter(writer(tmp_path, alone=True))
+    with writer(tmp_path, alone=True), pytest.raises(Overtaken, match="is writing it"):
+        enter(writer(tmp_path))
+    with writer(tmp_path, alone=True):
+        enter(sole_writer(Places(str(tmp_path)), "feed", "another", patience=0.0))
+        enter(sole_writer(SidePlaces(str(tmp_path), table="t", token="a"), "feed", "t", patience=0.0))
+
+
+def test_a_build_waits_until_a_rebuild_has_ended(tmp_path: Path) -> None:
+    alone = writer(tmp_path, alone=True)
+    alone.__enter__()
+    build = threading.Thread(target=lambda: enter(sole_writer(Places(str(tmp_path)), "feed", "t")))
+    build.start()
+    build.join(0.1)
+    assert build.is_alive()
+    alone.__exit__(None, None, None)
+    build.join(30.0)
+    assert not build.is_alive()
+
+
+def test_a_lock_that_cannot_be_made_is_an_error_of_the_store(tmp_path: Path) -> None:
+    (tmp_path / "_silverfold").write_text("no folder")
+    with pytest.raises(StoreUnavailable, match="_silverfold/feed/lease"):
+        enter(writer(tmp_path))
+
+
+def test_a_file_system_without_locks_has_writers_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refusing)
+    with writer(tmp_path, alone=True):
+        enter(writer(tmp_path))
 
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from silverfold.conf.errors import ExpectationFailed, PositionGap, SilverfoldError
+from silverfold.conf.errors import ExpectationFailed, PositionGap, SilverfoldError, StoreUnavailable
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Maintain, Settings
 from silverfold.connectors.base import Connector, Feed, Frame, mark
@@ -25,6 +25,7 @@ from silverfold.connectors.sqlitecloud_webhooks.connector import CONNECTOR as WE
 from silverfold.connectors.sqlitecloud_webhooks.receiver.landing import Landing
 from silverfold.connectors.wire.framing.known import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
+from silverfold.pipelines.holding.quarantine_log import Hold, hold
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.bronze_table import retained_from
 from silverfold.pipelines.landing.writer import BronzeWriter
@@ -32,6 +33,7 @@ from silverfold.pipelines.places import Places
 from silverfold.pipelines.reading.status import TableStatus, read_status
 from silverfold.pipelines.reading.time_travel import as_of_moment
 from silverfold.pipelines.store import open_table
+from silverfold.pipelines.upkeep.beginnings import rebuild_obstacle
 from silverfold.pipelines.upkeep.maintain import Done, Maintenance
 from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from silverfold.pipelines.verifying.verify import TableVerification, Verdict, verify_history, verify_table
@@ -233,6 +235,46 @@ def test_a_table_without_its_base_says_how_to_begin_anew(spark: SparkSession, wa
     days.build()
     assert [row["AlbumId"] for row in days.rows("albums")] == [1]
     assert {days.verify("albums").verdict, days.verify_history("albums").verdict} == {Verdict.EQUAL}
+
+
+def test_a_base_that_cannot_serve_is_named_with_the_way_on(spark: SparkSession, warehouse: Path):
+    def feed(insert_absent: str) -> Feed:
+        made = webhook_feed(tables={"albums": webhook_table(types={"AlbumId": "bigint"})})
+        return replace(made, options=made.options.model_copy(update={"insert_absent": insert_absent}))
+
+    days = Days(spark, warehouse, WEBHOOKS, feed("null"))
+    frames = webhooks(days.feed)
+    for number in range(2):
+        days.land(*frames(webhook("insert", AlbumId=number)))
+        days.build()
+    days.maintain()
+    base = days.places.base("albums").own("shop")
+
+    sound = rebuild_obstacle(days.places, WEBHOOKS, days.feed, "albums")
+    other = rebuild_obstacle(days.places, WEBHOOKS, feed("keep"), "albums")
+    drift = Hold(position=9, update_position=9, error_class="SCHEMA_DRIFT", reason="other columns", found_at=FIRST_DAY)
+    hold(days.places, "shop", "albums", drift)
+    drifted = rebuild_obstacle(days.places, WEBHOOKS, days.feed, "albums")
+    (file, *_) = Path(days.places.base("albums").silver("shop", "albums").url).glob("*.parquet")
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(StoreUnavailable) as damaged:
+        days.rebuild("albums")
+    days.land(*frames(webhook("insert", AlbumId=7)))
+    days.build()
+    damaged_too = next(done for done in days.maintain() if done.failed)
+    file.unlink()
+    with pytest.raises(StoreUnavailable) as gone:
+        days.rebuild("albums")
+
+    assert (sound, drifted) == (None, "other columns")
+    assert other is not None
+    assert other.startswith("bronze has not what its base is made of, and insert_absent is keep")
+    assert other.endswith(f"put that back; or, to begin anew without what was dropped, remove {base} and the table")
+    way_on = "else the folder of the base can be removed, README says what is lost then"
+    for message in (str(damaged.value), damaged_too.result):
+        assert f"{base}/table: Parquet file {file.name}: " in message
+        assert message.endswith(f"if it stays so, a file is damaged: put it back; {way_on}")
+    assert f"{file} not found; as long as it is gone, put it back; {way_on}" in str(gone.value)
 
 
 def sbe_frames(*bodies: bytes, schema_is_new: bool) -> list[Frame]:

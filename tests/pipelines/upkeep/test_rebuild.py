@@ -223,13 +223,16 @@ def test_a_rebuild_that_dies_at_any_step_leaves_the_old_table_or_the_new_one(mar
 
 
 @pytest.mark.nightly
-def test_a_build_that_moves_the_table_before_the_swap_is_not_undone(market: Market, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_build_that_moves_the_table_before_the_swap_is_not_undone(
+    market: Market, monkeypatch: pytest.MonkeyPatch, times: int
+):
     market.spoil()
-    overwrite, calls = silverfold.pipelines.storage.swap._overwrite, iter([True])
+    overwrite, updates = silverfold.pipelines.storage.swap._overwrite, iter(range(1, times + 1))
 
     def overtaken(*args: Any) -> None:
-        if next(calls, False):
-            market.update(8)
+        if (number := next(updates, None)) is not None:
+            market.update(7 + number)
             assert market.built.build() == {}
         overwrite(*args)
 
@@ -237,8 +240,9 @@ def test_a_build_that_moves_the_table_before_the_swap_is_not_undone(market: Mark
 
     done = market.rebuild()
 
-    assert (done.position, market.verdict()) == (12, (Verdict.EQUAL, 12))
-    assert market.built.rows("quotes")[1]["Qty"] == 8
+    position = 9 + 3 * times
+    assert (done.position, market.verdict()) == (position, (Verdict.EQUAL, position))
+    assert market.built.rows("quotes")[1]["Qty"] == 7 + times
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""A rebuild that is committed while a cut is being applied: the cut, made from the rows before it, does not count."""
+"""Rebuilds beside builds: a cut that was begun before one does not count; one that is overtaken keeps builds out."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from silverfold.conf.errors import Overtaken
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.pipelines.applying import apply_cut
 from silverfold.pipelines.storage import swap
 from silverfold.pipelines.storage.cuts import app_id, from_record, recorded_in
+from silverfold.pipelines.storage.lease import sole_writer
+from silverfold.pipelines.storage.swap import TableMoved
 from silverfold.pipelines.store import open_table
-from silverfold.pipelines.upkeep.rebuild import Rebuild
+from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven.landed_history import LandedHistory
@@ -84,3 +87,22 @@ def test_a_rebuild_of_a_table_that_has_no_position_takes_no_cut_back(
     assert [*calls, built.build(running)] == [{}, {}, {}]
     assert {key: row["Qty"] for key, row in built.rows("t").items()} == {2: 22, 3: 3}
     assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
+
+
+def test_a_rebuild_that_builds_overtake_lets_them_wait_and_comes_to_its_end(
+    warehouse: Path, monkeypatch: pytest.MonkeyPatch
+):
+    built, attempts = Built(None, warehouse, {"quotes": table()}), []
+    done = Rebuilt("quotes", 9, 4, 1, None, None)
+
+    def beside_a_steady_build(*_: object) -> Rebuilt:
+        attempts.append(None)
+        try:
+            with sole_writer(built.places, FEED, "quotes", patience=0.0):
+                raise TableMoved
+        except Overtaken:  # the build waits
+            return done
+
+    monkeypatch.setattr(Rebuild, "_attempt", beside_a_steady_build)
+    assert Rebuild(None, built.settings, CONNECTOR, built.feed, "quotes", "a").run() == done
+    assert len(attempts) == 4

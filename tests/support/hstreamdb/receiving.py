@@ -17,6 +17,7 @@ from silverfold.connectors.hstreamdb.protocol.frames import decode_frame
 from silverfold.connectors.hstreamdb.receiver.receiver import HStreamReceiver
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions, Ticks
 from silverfold.connectors.hstreamdb.server.server import HStreamServer
+from tests.support.epochs import in_background
 from tests.support.hstreamdb.landed import STREAM, feed_of
 from tests.support.memory import MemorySink
 
@@ -64,12 +65,8 @@ def feed(address: str, **options: Any) -> HStreamFeed:
 async def received(
     settings: HStreamFeed, sink: CountingSink, resume: Resume = FIRST
 ) -> AsyncIterator[asyncio.Task[None]]:
-    task = asyncio.create_task(HStreamReceiver(settings, {}).run(sink, resume))
-    try:
+    async with in_background(HStreamReceiver(settings, {}).run(sink, resume)) as task:
         yield task
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.base import Boundary, Frame, Kind, Resume
 from silverfold.connectors.tengi.connector import CONNECTOR
 from silverfold.connectors.tengi.options import TengiFeed, TengiOptions
@@ -19,6 +18,7 @@ from silverfold.connectors.tengi.server.feed.server import FeedServer, new_epoch
 from silverfold.connectors.tengi.server.feed.source import FeedOptions, FeedSource
 from silverfold.connectors.tengi.server.feed.tables import PartLimits, RowChanges, SourceTable
 from silverfold.connectors.tengi.transports.configuration import Configuration, ConfigurationBuilder
+from tests.support.epochs import epochs, in_background
 from tests.support.memory import MemorySink
 from tests.support.tengi.landed import COLUMNS, feed_of
 from tests.support.two_readers import TwoReaders
@@ -70,13 +70,8 @@ async def receiving(
     """Run epochs of a feed, one after another, until the block ends; yield a function that waits for a condition."""
     receiver = CONNECTOR.receiver(shop)
 
-    async def epochs() -> None:
-        known = resume
-        while True:
-            with suppress(SilverfoldError):
-                await receiver.run(sink, known or Resume(1))
-            known = resume_of(sink)
-            await asyncio.sleep(0.01)
+    def begin_at(number: int) -> Resume:
+        return resume_of(sink) if number > 1 else resume or Resume(1)
 
     async def until(condition: Callable[[], bool]) -> None:
         async with asyncio.timeout(60):
@@ -85,12 +80,8 @@ async def receiving(
                     running.result()
                 await asyncio.sleep(0.01)
 
-    running = asyncio.create_task(epochs())
-    try:
+    async with in_background(epochs(receiver, sink, begin_at)) as running:
         yield until
-    finally:
-        running.cancel()
-        await asyncio.wait([running])
 
 
 def newest(sink: MemorySink) -> str | None:

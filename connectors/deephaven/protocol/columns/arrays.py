@@ -14,18 +14,23 @@ import pyarrow.compute as pc
 
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.deephaven.protocol.columns.values import Decimals, Fixed, Lists, Mask, Raw, Texts
+from silverfold.connectors.deephaven.protocol.groups import TextErrors
 from silverfold.connectors.deephaven.protocol.types import ColumnType, Shape
 
 _SURROGATES = 0xD800
 _SURROGATE_BITS = 0xF800
+_REPLACEMENT = 0xFFFD
 _FEW_TEXTS = 64
 """Below this count, texts decode faster one by one."""
 _SHORT_MAGNITUDE = 1 << 4096
 """Integers below this convert to text directly: Python refuses to for more than 4,300 digits."""
 
 
-def to_arrow(raw: Raw) -> pa.Array:
+def to_arrow(raw: Raw, errors: TextErrors) -> pa.Array:
     """Return values as an array of their type's Arrow type.
+
+    Args:
+        errors: How chars that are half of a surrogate pair are handled; texts have their own.
 
     Raises:
         InvalidValue: ``charset``: text that is not in its charset, or a char that is half of a surrogate pair;
@@ -33,13 +38,13 @@ def to_arrow(raw: Raw) -> pa.Array:
     """
     match raw:
         case Fixed():
-            return _fixed(raw.type, raw.values)
+            return _fixed(raw.type, raw.values, errors)
         case Texts():
             return _texts(raw)
         case Decimals():
             return _decimals(raw)
         case Lists():
-            return _lists(raw)
+            return _lists(raw, errors)
 
 
 def decimal(unscaled: int, scale: int) -> Decimal:
@@ -50,10 +55,10 @@ def decimal(unscaled: int, scale: int) -> Decimal:
     return Decimal((sign, digits, -scale))
 
 
-def _fixed(kind: ColumnType, values: npt.NDArray[np.generic]) -> pa.Array:
+def _fixed(kind: ColumnType, values: npt.NDArray[np.generic], errors: TextErrors) -> pa.Array:
     nulls = values == kind.null
     if kind.name == "Char":
-        return _chars(values, nulls)
+        return _chars(values, nulls, errors)
     buffer = pa.py_buffer(np.packbits(values == 1, bitorder="little") if kind.name == "Boolean" else values)
     return pa.Array.from_buffers(kind.arrow, len(values), [_validity(nulls), buffer])
 
@@ -62,14 +67,14 @@ def _validity(nulls: Mask) -> pa.Buffer | None:
     return pa.py_buffer(np.packbits(~nulls, bitorder="little")) if nulls.any() else None
 
 
-def _chars(units: npt.NDArray[np.generic], nulls: Mask) -> pa.Array:
+def _chars(units: npt.NDArray[np.generic], nulls: Mask, errors: TextErrors) -> pa.Array:
     """Return an array of texts of one UTF-16 code unit each."""
     codes = units.astype(np.int64)
     halves = (codes & _SURROGATE_BITS == _SURROGATES) & ~nulls
-    if halves.any():
+    if errors == "strict" and halves.any():
         raise InvalidValue(f"char {codes[halves][0]:#06x} is half of a surrogate pair", reason="charset")
     lengths = np.where(nulls, 0, 1 + (codes >= 0x80) + (codes >= 0x800))
-    octets = units[~nulls].astype("<u2").tobytes().decode("utf-16-le").encode()
+    octets = np.where(halves, _REPLACEMENT, units)[~nulls].astype("<u2").tobytes().decode("utf-16-le").encode()
     buffers = [_validity(nulls), pa.py_buffer(_offsets(lengths)), pa.py_buffer(octets)]
     return pa.Array.from_buffers(pa.string(), len(codes), buffers)
 
@@ -115,8 +120,8 @@ def _decimals(raw: Decimals) -> pa.Array:
     )
 
 
-def _lists(raw: Lists) -> pa.Array:
-    elements = to_arrow(raw.elements)
+def _lists(raw: Lists, errors: TextErrors) -> pa.Array:
+    elements = to_arrow(raw.elements, errors)
     if raw.type.shape is Shape.STRING_SET:
         elements = _sort_within_rows(elements, raw.counts)
     mask = pa.array(raw.nulls) if raw.nulls.any() else None

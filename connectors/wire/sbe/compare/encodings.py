@@ -7,37 +7,46 @@ from silverfold.connectors.wire.sbe.compare.ledger import Ledger, Location
 from silverfold.connectors.wire.sbe.compare.named_values import compare_enums, compare_sets
 from silverfold.connectors.wire.sbe.compare.pairing import Blocks, pair_blocks
 from silverfold.connectors.wire.sbe.compare.texts import composite_text, encoding_text
-from silverfold.connectors.wire.sbe.compare.values import compare_constants, compare_presence, compare_values
+from silverfold.connectors.wire.sbe.compare.values import Nullable, compare_constants, compare_presence, compare_values
 from silverfold.connectors.wire.sbe.compare.versions import (
     ElementVersions,
     check_new_versions,
     compare_deprecation,
     compare_versions,
 )
-from silverfold.connectors.wire.sbe.schema.model import Array, Composite, Encoding, Enum, Member, Presence, Scalar, Set
+from silverfold.connectors.wire.sbe.schema.model import (
+    Array,
+    Composite,
+    Encoding,
+    Enum,
+    Field,
+    Member,
+    Presence,
+    Scalar,
+    Set,
+)
 
 
 def compare_encodings(
-    ledger: Ledger, location: Location, old: Encoding, new: Encoding, *, label: str, nullable: bool = False
+    ledger: Ledger, location: Location, old: Encoding, new: Encoding, nullable: Nullable, *, label: str
 ) -> None:
     """Compare the old and the new encoding of an element.
 
     Args:
         location: Location of the element.
         label: Name of the new encoding in findings: its own, or the member's path if it has none.
-        nullable: The element may be null on both sides.
     """
     at = location.encoding(label)
     _compare_remarks(ledger, at, old, new)
     match old, new:
         case Scalar() | Array(), Scalar() | Array() if shape(old) == shape(new):
-            compare_values(ledger, location, old, new, nullable=nullable)
+            compare_values(ledger, location, old, new, nullable)
         case Enum(), Enum():
             compare_enums(ledger, at, old, new)
         case Set(), Set():
             compare_sets(ledger, at, old, new)
         case Composite(), Composite():
-            _compare_composites(ledger, at, old, new, nullable=nullable)
+            _compare_composites(ledger, at, old, new, nullable)
         case _:
             ledger.add("R27", location, old=encoding_text(old), new=encoding_text(new))
 
@@ -67,7 +76,7 @@ def _compare_remarks(ledger: Ledger, location: Location, old: Encoding, new: Enc
     )
 
 
-def _compare_composites(ledger: Ledger, location: Location, old: Composite, new: Composite, *, nullable: bool) -> None:
+def _compare_composites(ledger: Ledger, location: Location, old: Composite, new: Composite, nullable: Nullable) -> None:
     blocks = pair_blocks(old.members, new.members)
     added = [member for member in blocks.added if member.presence is not Presence.CONSTANT]
     if old.size != new.size or not _preserves_layout(blocks):
@@ -82,7 +91,8 @@ def _compare_composites(ledger: Ledger, location: Location, old: Composite, new:
             )
     _compare_constant_members(ledger, location, blocks)
     for before, after in blocks.pairs:
-        _compare_members(ledger, location.at(after.name), before, after, nullable=nullable and before is _first(old))
+        inherited = Nullable(nullable.old and before is _first(old), nullable.new and after is _first(new))
+        _compare_members(ledger, location.at(after.name), before, after, inherited)
 
 
 def _preserves_layout(blocks: Blocks[Member]) -> bool:
@@ -101,6 +111,12 @@ def _member_layout(member: Member) -> tuple[object, ...]:
     return member.offset, shape(encoding) if is_simple else (kind(encoding), encoding.size)
 
 
+def may_be_null(part: Field | Member) -> bool:
+    """Return whether a field or member may be null: by its presence, or as a composite by that of its first member."""
+    first = _first(part.encoding) if isinstance(part.encoding, Composite) else None
+    return part.presence is Presence.OPTIONAL or (first is not None and may_be_null(first))
+
+
 def _first(composite: Composite) -> Member | None:
     """Return the member that determines whether the composite is null."""
     return next((member for member in composite.members if member.presence is not Presence.CONSTANT), None)
@@ -115,7 +131,7 @@ def _compare_constant_members(ledger: Ledger, location: Location, blocks: Blocks
             ledger.add("R95/added", location.at(member.name), new=member.constant)
 
 
-def _compare_members(ledger: Ledger, location: Location, old: Member, new: Member, *, nullable: bool) -> None:
+def _compare_members(ledger: Ledger, location: Location, old: Member, new: Member, inherited: Nullable) -> None:
     compare_versions(
         ledger,
         location,
@@ -128,11 +144,11 @@ def _compare_members(ledger: Ledger, location: Location, old: Member, new: Membe
     if all(constants):
         compare_constants(ledger, location, old, new)
     elif not any(constants) and shape(old.encoding)[0] == shape(new.encoding)[0]:
-        compare_presence(ledger, location, old.presence, new.presence)
+        nullable = Nullable(inherited.old or may_be_null(old), inherited.new or may_be_null(new))
+        compare_presence(ledger, location, old.presence, new.presence, nullable)
         if not isinstance(old.encoding, Scalar | Array) or shape(old.encoding) == shape(new.encoding):
             label = new.encoding.name if new.referred else location.path
-            both = nullable or old.presence is new.presence is Presence.OPTIONAL
-            compare_encodings(ledger, location, old.encoding, new.encoding, label=label, nullable=both)
+            compare_encodings(ledger, location, old.encoding, new.encoding, nullable, label=label)
         if old.referred and new.referred:
             compare_type_names(ledger, location, old.encoding, new.encoding)
     if old.name != new.name or (old.referred != new.referred and meaning(old.encoding) == meaning(new.encoding)):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from silverfold.connectors.wire.sbe.compare.encodings import compare_encodings, compare_type_names
+from silverfold.connectors.wire.sbe.compare.encodings import compare_encodings, compare_type_names, may_be_null
 from silverfold.connectors.wire.sbe.compare.ledger import Ledger, Location
 from silverfold.connectors.wire.sbe.compare.texts import field_text
-from silverfold.connectors.wire.sbe.compare.values import compare_constants, compare_presence
+from silverfold.connectors.wire.sbe.compare.values import Nullable, compare_constants, compare_presence
 from silverfold.connectors.wire.sbe.compare.versions import ElementVersions, compare_versions
 from silverfold.connectors.wire.sbe.schema.model import Data, Field, Group, Message, Presence
 
@@ -32,12 +32,11 @@ def compare_fields(ledger: Ledger, location: Location, old: Field, new: Field) -
 
 
 def _compare_wire_fields(ledger: Ledger, location: Location, old: Field, new: Field) -> None:
-    compare_presence(ledger, location, old.presence, new.presence)
+    nullable = Nullable(may_be_null(old), may_be_null(new))
+    compare_presence(ledger, location, old.presence, new.presence, nullable)
     if (old.epoch, old.time_unit) != (new.epoch, new.time_unit):
         ledger.add("R33", location, old=_clock(old), new=_clock(new))
-    nullable = old.presence is new.presence is Presence.OPTIONAL
-    label = new.encoding.name
-    compare_encodings(ledger, location, old.encoding, new.encoding, label=label, nullable=nullable)
+    compare_encodings(ledger, location, old.encoding, new.encoding, nullable, label=new.encoding.name)
     compare_type_names(ledger, location, old.encoding, new.encoding)
 
 

@@ -12,16 +12,19 @@ from silverfold.connectors.wire.sbe.schema.model import Array, Enum, Field, Memb
 _ASCII, _UTF_8 = "ascii", "utf-8"
 
 
-def compare_values(
-    ledger: Ledger, location: Location, old: Scalar | Array, new: Scalar | Array, *, nullable: bool
-) -> None:
-    """Compare numbers or texts of the same shape.
+class Nullable(NamedTuple):
+    """Whether an element may be null, in each schema."""
 
-    Args:
-        nullable: Both sides may be null.
-    """
+    old: bool
+    new: bool
+
+
+def compare_values(
+    ledger: Ledger, location: Location, old: Scalar | Array, new: Scalar | Array, nullable: Nullable
+) -> None:
+    """Compare numbers or texts of the same shape."""
     old_scalar, new_scalar = _scalar(old), _scalar(new)
-    if nullable and not same(old_scalar.null, new_scalar.null):
+    if all(nullable) and not same(old_scalar.null, new_scalar.null):
         ledger.add("R31", location, old=old_scalar.null, new=new_scalar.null)
     if charset(old) != charset(new):
         ledger.add(f"R34{charset_case(charset(old), charset(new))}", location, old=charset(old), new=charset(new))
@@ -56,9 +59,13 @@ def _compare_ranges(ledger: Ledger, location: Location, old: Scalar, new: Scalar
         ledger.add("R36", location, old=range_text(*limits), new=range_text(*others))
 
 
-def compare_presence(ledger: Ledger, location: Location, old: Presence, new: Presence) -> None:
-    """Compare whether a value with bytes may be null."""
-    if old is not new:
+def compare_presence(ledger: Ledger, location: Location, old: Presence, new: Presence, nullable: Nullable) -> None:
+    """Compare whether a value with bytes may be null.
+
+    Args:
+        nullable: By its own presence or another one: of a composite and its first member, either is enough.
+    """
+    if old is not new and nullable.old is not nullable.new:
         ledger.add("R29" if new is Presence.OPTIONAL else "R30", location, old=old.value, new=new.value)
 
 

@@ -19,9 +19,11 @@ from silverfold.conf.errors import (
 from silverfold.connectors.hstreamdb.client.lanes import ENTRY_COST
 from silverfold.connectors.hstreamdb.protocol.messages.batches import AppendRequest, AppendResponse
 from silverfold.connectors.hstreamdb.protocol.messages.streams import ListShardsResponse, Shard
-from silverfold.connectors.hstreamdb.protocol.records import RawRecord, RecordId
+from silverfold.connectors.hstreamdb.protocol.records import HRecord, RawRecord, RecordId
 from silverfold.connectors.hstreamdb.protocol.status import status_text
 from tests.support.hstreamdb.appends import FailingFirst, Gate, sent
+from tests.support.hstreamdb.landed import STREAM
+from tests.support.hstreamdb.receiving import cluster
 from tests.support.hstreamdb.scripted_node import SHARD, ScriptedNode, connected, refusing
 from tests.support.polling import until
 
@@ -343,5 +345,40 @@ def test_an_unknown_stream_is_told_from_a_node_that_is_down() -> None:
         async with connected(script) as (_, client):
             with pytest.raises(SourceRefused, match="StreamNotFound"):
                 await client.append("orders", b"x")
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("buffer_by", ["shard", "key"])
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_stream_made_anew_gets_what_is_under_way_once_and_each_key_in_its_order(buffer_by: Any, shards: int) -> None:
+    async def scenario() -> None:
+        async with cluster(shards=3) as (_, client), client.producer(STREAM, buffer_by=buffer_by) as producer:
+            await producer.append({"id": -1}, key="0")
+            await client.delete_stream(STREAM)
+            await client.create_stream(STREAM, shard_count=shards)
+            for number in range(300):
+                await producer.submit({"id": number}, key=str(number % 7))
+                if number % 50 == 0:
+                    await asyncio.sleep(0.05)  # some are taken after the first failure
+            await producer.flush()
+            stored: dict[str, list[Any]] = {}
+            for shard in await client.list_shards(STREAM):
+                async for frame in client.read_shard(STREAM, shard.shard_id):
+                    for each in frame.decode().records:
+                        assert isinstance(each.record, HRecord)
+                        stored.setdefault(each.key, []).append(each.record.fields["id"])
+            assert stored == {str(key): list(range(key, 300, 7)) for key in range(7)}
+
+    asyncio.run(scenario())
+
+
+def test_an_append_to_a_stream_that_was_deleted_says_so() -> None:
+    async def scenario() -> None:
+        async with cluster() as (_, client), client.producer(STREAM) as producer:
+            await producer.append({"id": 1})
+            await client.delete_stream(STREAM)
+            with pytest.raises(SourceRefused, match="StreamNotFound"):
+                await producer.append({"id": 2})
 
     asyncio.run(scenario())

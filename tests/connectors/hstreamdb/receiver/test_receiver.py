@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -18,6 +17,7 @@ from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 from silverfold.connectors.hstreamdb.receiver.receiver import HStreamReceiver
 from silverfold.connectors.hstreamdb.server.options import RebuiltWindow
+from tests.support.epochs import epochs, in_background
 from tests.support.hstreamdb.landed import STREAM
 from tests.support.hstreamdb.receiving import FIRST, CountingSink, append, cluster, feed, received, until
 
@@ -113,11 +113,9 @@ def test_an_ended_fetch_ends_the_epoch_and_the_next_one_sends_the_acknowledgemen
             server.disconnect(1)
             with pytest.raises(SourceUnavailable):
                 await task
-            task = asyncio.create_task(receiver.run(sink, Resume(2)))
-            await append(client, range(10, 20))
-            await until(lambda: sorted(set(sink.values())) == list(range(20)))
-            task.cancel()
-            await asyncio.wait([task])
+            async with in_background(receiver.run(sink, Resume(2))):
+                await append(client, range(10, 20))
+                await until(lambda: sorted(set(sink.values())) == list(range(20)))
 
     asyncio.run(run())
 
@@ -128,23 +126,14 @@ def test_nothing_is_lost_when_the_node_of_the_subscription_dies(window: RebuiltW
         sink = CountingSink()
         async with cluster(shards=2, nodes=2, rebuilt_window=window) as (server, client):
             receiver = HStreamReceiver(feed(server.address, consumers=2), {})
-
-            async def epochs() -> None:
-                for number in range(1, 1_000):
-                    with suppress(SourceUnavailable):
-                        await receiver.run(sink, Resume(number))
-                    await asyncio.sleep(0.05)
-
-            task = asyncio.create_task(epochs())
-            for start in range(0, 200, 50):
-                await append(client, range(start, start + 50))
-                await until(lambda end=start + 50: set(sink.values()) == {*range(end)})  # type: ignore[misc]  # a default binds it
-                owner = server.owner("feed")
-                server.kill(owner)
-                await asyncio.sleep(0.1)
-                server.restart(owner)
-            task.cancel()
-            await asyncio.wait([task])
+            async with in_background(epochs(receiver, sink, ends=SourceUnavailable)):
+                for start in range(0, 200, 50):
+                    await append(client, range(start, start + 50))
+                    await until(lambda end=start + 50: set(sink.values()) == {*range(end)})  # type: ignore[misc]  # a default binds it
+                    owner = server.owner("feed")
+                    server.kill(owner)
+                    await asyncio.sleep(0.1)
+                    server.restart(owner)
         assert set(sink.values()) == {*range(200)}
 
     asyncio.run(run())
@@ -211,6 +200,28 @@ def test_a_subscription_with_other_settings_or_of_another_stream_is_refused() ->
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("create", [True, False])
+def test_the_subscription_of_a_stream_that_was_made_anew_is_refused_with_the_way_on(create: bool) -> None:
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster() as (server, client):
+            await client.create_subscription("feed", STREAM)
+            await client.delete_stream(STREAM, force=True)
+            await client.create_stream(STREAM)
+            await append(client, [1])
+            receiver = HStreamReceiver(feed(server.address, create=create), {})
+            with pytest.raises(
+                ConfigError if create else SourceRefused, match="delete the subscription to make it anew"
+            ):
+                await receiver.run(sink, FIRST)
+            await client.delete_subscription("feed")
+            await client.create_subscription("feed", STREAM)
+            async with received(feed(server.address, create=create), sink):
+                await until(lambda: sink.values() == [1])
+
+    asyncio.run(run())
+
+
 def test_a_subscription_deleted_under_the_fetch_ends_the_epoch_and_is_created_anew() -> None:
     async def run() -> None:
         sink = CountingSink()
@@ -223,10 +234,8 @@ def test_a_subscription_deleted_under_the_fetch_ends_the_epoch_and_is_created_an
             with pytest.raises(SourceUnavailable):
                 await task
             last = [frame.body for frame in sink.frames if frame.kind is Kind.CONTROL][-1]
-            task = asyncio.create_task(receiver.run(sink, Resume(2, last_control=last)))
-            await until(lambda: len(sink.values()) == 20)
-            task.cancel()
-            await asyncio.wait([task])
+            async with in_background(receiver.run(sink, Resume(2, last_control=last))):
+                await until(lambda: len(sink.values()) == 20)
         control = [json.loads(frame.body) for frame in sink.frames if frame.kind is Kind.CONTROL]
         assert len({each["created"] for each in control}) == 2
 

@@ -356,14 +356,14 @@ def test_a_bad_frame_keeps_its_bytes_and_those_behind_it():
     assert event.frame == b":1 #2 {}"
 
 
-@pytest.mark.parametrize("size", [20, 83])
-def test_no_secret_is_shown_by_whatever_holds_one(size):
+@pytest.mark.parametrize(("size", "reason"), [(20, "truncated"), (82, "repeats_secret"), (83, "unexpected_frame")])
+def test_no_secret_is_shown_by_whatever_holds_one(size, reason):
     stream = ready()
     stream.receive(OFFER[:size])
     stream.receive_eof()
     bad = stream.next_event()
     assert isinstance(bad, BadFrame)
-    assert bad.frame == b"|79 "
+    assert (bad.error.reason, bad.frame) == (reason, b"|79 ")
     assert TICKET.secret not in repr([TICKET, TicketReceived(TICKET), bad, str(bad.error)])
     assert "hunter2" not in repr(LOGIN)
 

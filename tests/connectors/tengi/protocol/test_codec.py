@@ -35,6 +35,7 @@ from silverfold.connectors.tengi.protocol import (
 from silverfold.connectors.tengi.protocol.debugger import SerializationDebugger
 from silverfold.connectors.tengi.protocol.errors import UnknownType
 from silverfold.connectors.tengi.protocol.scanner import PacketScanner, object_end
+from silverfold.connectors.tengi.protocol.simple_messages import PacketEnds, message_end
 from tests.support.tengi.vectors import TYPES, VECTORS, Point, Row, SubPacket, read_point, write_point, written
 
 ID = Identifier(bytes(range(16)))
@@ -101,6 +102,20 @@ def test_a_packet_whole_is_judged_as_one_in_pieces(values: dict[str, Any], at: i
         return found, None
 
     assert judged(1) == judged(len(octets))
+
+
+@given(
+    st.dictionaries(TEXTS, VALUES, max_size=4), st.integers(0, 200), st.binary(min_size=1, max_size=4), st.booleans()
+)
+def test_the_end_of_a_packet_does_not_depend_on_those_before(
+    values: dict[str, Any], at: int, change: bytes, is_message: bool
+) -> None:
+    packet = Packet("p", {"t": "text", "n": 1, "row": Packet("row", values)})
+    octets = written(Message(ID, packet) if is_message else packet)
+    changed = octets[:at] + change + octets[at + len(change) :]
+    ends = PacketEnds()
+    for each in (octets, changed, changed + b"more", changed[:-1], octets):
+        assert ends.find(each, 0, b"") == message_end(each, 0, b"")
 
 
 @given(st.integers(-(1 << 63), (1 << 63) - 1), st.lists(st.booleans(), max_size=200), TEXTS, st.integers(16380, 16390))

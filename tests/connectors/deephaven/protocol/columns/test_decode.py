@@ -279,6 +279,12 @@ def test_a_bad_text_is_replaced_where_it_may_be(rows: int, order: ByteOrder) -> 
     assert decode_column(adapted, body[:-4] + b"\xc3(fi").values.to_pylist() == ["fine"] * (rows - 1) + ["\ufffd(fi"]
 
 
+def test_half_of_a_surrogate_pair_is_replaced_where_it_may_be() -> None:
+    char, array = column("6700", "0200 0100 00d8"), column("7100", "0100 0100 00 0200 0300 ffdf 4100 feff")
+    values = [decode_column(load_roles(text="replace"), body).values.to_pylist() for body in (char, array)]
+    assert values == [["\ufffd"], [["\ufffd", "A", None]]]
+
+
 def test_many_texts_are_the_same_as_few() -> None:
     texts = [None if row % 7 == 0 else "é" * (row % 5) for row in range(1000)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given
 
 from silverfold.conf.errors import InvalidValue, WireError
 from silverfold.connectors.tengi.protocol import Decoder, Identifier, Int, Message, Packet
-from silverfold.connectors.tengi.protocol.feed.heading import Heading, read_heading
+from silverfold.connectors.tengi.protocol.feed.heading import Heading, HeadingReader, read_heading
 from silverfold.connectors.tengi.protocol.feed.packets import (
     Ack,
     Change,
@@ -95,6 +96,23 @@ def test_a_heading_is_that_of_the_packet(name: str) -> None:
     assert read_heading(b"head" + body(name), 4) == expected
     reordered = Packet(packet.to_packet().name, dict(reversed(packet.to_packet().values.items())))
     assert read_heading(written(reordered), 0) == expected
+
+
+@given(st.sampled_from(["INSERT", "new"]), st.integers(0, 400), st.binary(min_size=1, max_size=9), st.booleans())
+def test_a_heading_does_not_depend_on_those_before(op: str, at: int, change: bytes, has_version: bool) -> None:
+    values = {"x": 1, "table": "t", "epoch": EPOCH, "seq": 7, "seq ": 8} | ({"version": Int(3)} if has_version else {})
+    octets = written(Packet("change", {**values, "op": op}))
+    changed = octets[:at] + change + octets[at + len(change) :]
+    headings = HeadingReader()
+    for each in (octets, changed, changed[:-20], octets[:-20], octets):
+        assert outcome(headings.read, each) == outcome(read_heading, each)
+
+
+def outcome(read: Callable[[bytes, int], Heading], octets: bytes) -> Heading | type[WireError]:
+    try:
+        return read(octets, 0)
+    except WireError as error:
+        return type(error)
 
 
 @pytest.mark.parametrize(
