@@ -34,7 +34,7 @@ def check(
     table: Tables = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")] = False,
 ) -> None:
-    """Judge the rows of silver tables by the tables' rules, `expect` in their settings.
+    """Judge the rows of silver tables by their rules, `expect` in the settings.
 
     A build judges rows as they change. This judges all rows there are, by the rules of today: those of the table and
     those that a rule keeps aside, in one Spark job a table. A table without rules is left out.
@@ -82,8 +82,8 @@ def _line(table: TableCheck) -> Text:
     if table.reason is not None:
         text.append(f": {table.reason}")
     if table.rows is not None:
-        aside = f", {table.rows_aside:,} of them kept aside," if table.rows_aside else ""
-        text.append(f": {counted(table.rows, 'row')}{aside} at version {table.delta_version}")
+        side = f", {table.rows_aside:,} of them kept aside," if table.rows_aside else ""
+        text.append(f": {counted(table.rows, 'row')}{side} at version {table.delta_version}")
     return text
 
 
@@ -91,8 +91,8 @@ def _rule_line(rule: RuleCheck) -> Text:
     if not rule.failed:
         return Text(f"  {rule.rule}: all rows meet it")
     verb = "fails" if rule.failed == 1 else "fail"
-    aside = f", {rule.failed_aside:,} of them kept aside" if rule.failed_aside else ""
-    text = Text(f"  {rule.rule}: {counted(rule.failed, 'row')} {verb} it{aside} ({rule.action}): {rule.condition}")
+    side = f", {rule.failed_aside:,} of them kept aside" if rule.failed_aside else ""
+    text = Text(f"  {rule.rule}: {counted(rule.failed, 'row')} {verb} it{side} ({rule.action}): {rule.condition}")
     text.stylize("red" if rule.action == "fail" else "yellow")
     return text
 

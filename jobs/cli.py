@@ -64,7 +64,9 @@ JOBS = {
     "verify": Job(
         "silverfold.jobs.verify:verify", "Compare silver tables with what bronze, or the source, says they must hold."
     ),
-    "check": Job("silverfold.jobs.check:check", "Judge the rows of silver tables by the tables' rules."),
+    "check": Job(
+        "silverfold.jobs.check:check", "Judge the rows of silver tables by their rules, `expect` in the settings."
+    ),
     "quality": Job(
         "silverfold.jobs.quality:quality",
         "Judge silver tables by their rules and your own suites, with pages of results.",

@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from silverfold.conf.errors import ConfigError
 from silverfold.jobs.check import COLOURS
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.console import console_on
@@ -47,9 +48,13 @@ def quality(
     but the store is to blame.
     """
     from silverfold.pipelines.quality.check import Verdict  # noqa: PLC0415 - --help must not load Spark
-    from silverfold.pipelines.quality.suites import Quality, QualityProject  # noqa: PLC0415 - as above
     from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
 
+    try:
+        from silverfold.pipelines.quality.suites import Quality, QualityProject  # noqa: PLC0415 - takes seconds
+    except ModuleNotFoundError as error:
+        wanted = "its packages: install silverfold[quality]"
+        raise ConfigError(file="command line", key="quality", found=error.name, allowed=wanted) from error
     run = invocation(ctx)
     settings, now = run.settings(), datetime.now(UTC)
     _, opened = run.feed(feed, settings)

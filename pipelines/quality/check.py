@@ -118,9 +118,9 @@ def _counts(judged: JudgedRows, rules: Sequence[Rule], table: str) -> Mapping[st
     """Count rows, and by rule those that fail it. Runs a Spark job."""
     rows = with_failed_rules(judged.rows, rules)
     failed = failures(rules)
-    aside = {f"{name} aside": F.count_if(F.col(IS_ASIDE) & F.array_contains(FAILED, name)) for name in failed}
+    on_side = {f"{name} aside": F.count_if(F.col(IS_ASIDE) & F.array_contains(FAILED, name)) for name in failed}
     totals: dict[str, Column] = {_ROWS: F.count(F.lit(1)), _ROWS_ASIDE: F.count_if(IS_ASIDE)}
-    counted = (column.alias(name) for name, column in {**totals, **failed, **aside}.items())
+    counted = (column.alias(name) for name, column in {**totals, **failed, **on_side}.items())
     with named_errors(table):
         return rows.agg(*counted).head(1)[0].asDict()
 

@@ -49,14 +49,14 @@ def judged_rows(session: SparkSession, places: Places, feed: str, table: str) ->
         return None
     silver = _at(session, places.silver(feed, table), opened.version())
     rows = _whole(silver.drop(POSITION), is_aside=False)
-    aside = companion(places, feed, table, "aside", at=opened.version())
-    if aside.is_gone:
+    side = companion(places, feed, table, "aside", at=opened.version())
+    if side.is_gone:
         why = f"{side_table_of(table)} of feed {feed} is gone: run `silverfold rebuild {feed} {table}`"
         raise StoreUnavailable(why)
-    if aside.counts is not None:
-        kept = _at(session, places.side_table(feed, table), aside.counts.version())
+    if side.counts is not None:
+        side_rows = _at(session, places.side_table(feed, table), side.counts.version())
         incomplete = F.arrays_overlap(REASONS, F.array(F.lit(UNEXPLAINED), F.lit(LATE_PARTIAL)))
-        failing = kept.where(~F.coalesce(incomplete, F.lit(False))).drop(POSITION, PRESENT, REASONS)
+        failing = side_rows.where(~F.coalesce(incomplete, F.lit(False))).drop(POSITION, PRESENT, REASONS)
         same = silver.drop(POSITION).limit(0).unionByName(failing, allowMissingColumns=True)
         rows = rows.unionAll(_whole(same.select(*map(quoted, silver.drop(POSITION).columns)), is_aside=True))
     kind = rows.schema[ROW].dataType

@@ -9,13 +9,21 @@ The models here are printed by ``silverfold quality --json``: their names and me
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, cast
+from typing import Any, Final, Self, cast
 
+import great_expectations as gx
+from great_expectations.checkpoint.actions import UpdateDataDocsAction
+from great_expectations.core import ExpectationSuite
+from great_expectations.core.batch_definition import BatchDefinition
+from great_expectations.data_context.data_context.file_data_context import FileDataContext
+from great_expectations.data_context.types.base import ProgressBarsConfig
+from great_expectations.exceptions.exceptions import GreatExpectationsError
+from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet
+from great_expectations.expectations.metadata_types import FailureSeverity
 from pydantic import BaseModel, ConfigDict
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -28,12 +36,11 @@ from silverfold.pipelines.quality.check import Verdict
 from silverfold.pipelines.quality.judged_rows import JudgedRows, judged_rows
 from silverfold.transforms.expectations import FAILED, Rule, check_rules, rules_of, with_failed_rules
 
-if TYPE_CHECKING:
-    from great_expectations.core import ExpectationSuite
-    from great_expectations.core.batch_definition import BatchDefinition
-    from great_expectations.data_context.data_context.file_data_context import FileDataContext
-
-SEVERITY: Final = {"fail": "critical", "quarantine": "warning", "warn": "info"}
+SEVERITY: Final = {
+    "fail": FailureSeverity.CRITICAL,
+    "quarantine": FailureSeverity.WARNING,
+    "warn": FailureSeverity.INFO,
+}
 """Severity of an expectation by the action of its rule."""
 
 _SOURCE: Final = "silverfold"
@@ -64,7 +71,7 @@ class SuiteResult(_Report):
     suite: str
     table: str
     verdict: Verdict
-    """``failed`` if a critical expectation is not met; ``unknown`` if one could not be evaluated."""
+    """``failed`` if a critical expectation is not met; else ``unknown`` if any could not be evaluated."""
     reason: str | None = None
     retryable: bool = False
     """As in `pipelines.quality.check.TableCheck`."""
@@ -97,16 +104,8 @@ class QualityProject:
         """Open the project ``gx`` of a folder, or create it. Takes seconds.
 
         Raises:
-            ConfigError: The library is not installed, or cannot open the project.
+            ConfigError: The library cannot open the project.
         """
-        os.environ["GX_ANALYTICS_ENABLED"] = "false"  # else each run is reported to the library's makers
-        try:
-            import great_expectations as gx  # noqa: PLC0415 - takes seconds, and may not be installed
-            from great_expectations.data_context.types.base import ProgressBarsConfig  # noqa: PLC0415 - as above
-            from great_expectations.exceptions.exceptions import GreatExpectationsError  # noqa: PLC0415 - as above
-        except ModuleNotFoundError as error:
-            wanted = "its packages: install silverfold[quality]"
-            raise ConfigError(file="command line", key="quality", found=error.name, allowed=wanted) from error
         try:
             context = gx.get_context(mode="file", project_root_dir=folder)
         except (GreatExpectationsError, OSError, ValueError) as error:
@@ -160,9 +159,6 @@ class QualityProject:
 
     def _result(self, suite: str, table: str, version: int, rows: DataFrame, *, of_rules: bool = False) -> SuiteResult:
         """Validate rows by a suite of the project, store the result and its page."""
-        import great_expectations as gx  # noqa: PLC0415 - takes seconds
-        from great_expectations.checkpoint.actions import UpdateDataDocsAction  # noqa: PLC0415 - as above
-
         stored = self.context.suites.get(suite)
         definition = gx.ValidationDefinition(name=suite, data=self._batch_definition(suite), suite=stored)
         checkpoint = gx.Checkpoint(
@@ -173,14 +169,16 @@ class QualityProject:
         )
         found = self.context.checkpoints.add_or_update(checkpoint).run(batch_parameters={"dataframe": rows})
         (validation,) = found.run_results.values()
-        order = [each.id for each in stored.expectations]  # those that raised come first in the results
-        results = sorted(validation.results, key=lambda each: order.index(each.expectation_config.id))
-        expectations = tuple(_expectation_result(each, of_rules=of_rules) for each in results)
-        critical = [each for each in expectations if each.severity == "critical" and not each.success]
-        verdict = Verdict.FAILED if critical else Verdict.PASSED
-        if any(each.error for each in expectations):
-            verdict = Verdict.UNKNOWN
-        return SuiteResult(suite=suite, table=table, verdict=verdict, delta_version=version, expectations=expectations)
+        results: list[Any] = validation.results
+        by_id = {each.expectation_config.id: each for each in results}  # those that raised come first
+        expectations = tuple(_expectation_result(by_id[each.id], of_rules=of_rules) for each in stored.expectations)
+        return SuiteResult(
+            suite=suite,
+            table=table,
+            verdict=_verdict(expectations),
+            delta_version=version,
+            expectations=expectations,
+        )
 
     def _batch_definition(self, name: str) -> BatchDefinition[Any]:
         """Return the batch definition of a suite's rows, creating it the first time."""
@@ -193,15 +191,11 @@ class QualityProject:
 
 
 def _suite_of(name: str, rules: Sequence[Rule]) -> ExpectationSuite:
-    import great_expectations as gx  # noqa: PLC0415 - takes seconds
-    from great_expectations.expectations.core import ExpectColumnValuesToBeInSet  # noqa: PLC0415 - as above
-    from great_expectations.expectations.metadata_types import FailureSeverity  # noqa: PLC0415 - as above
-
     expectations = [
         ExpectColumnValuesToBeInSet(
             column=rule.name,
             value_set=[True],
-            severity=FailureSeverity(SEVERITY[rule.action]),
+            severity=SEVERITY[rule.action],
             description=f"{rule.name}: {rule.condition}",
         )
         for rule in rules
@@ -220,6 +214,12 @@ def _expectation_result(found: Any, *, of_rules: bool) -> ExpectationResult:
         unexpected=found.result.get("unexpected_count"),
         error=None if error is None else in_one_line(error),
     )
+
+
+def _verdict(expectations: Sequence[ExpectationResult]) -> Verdict:
+    if any(each.severity == "critical" and not each.success and each.error is None for each in expectations):
+        return Verdict.FAILED
+    return Verdict.UNKNOWN if any(each.error is not None for each in expectations) else Verdict.PASSED
 
 
 def _error_in(info: Mapping[str, Any]) -> str | None:

@@ -82,7 +82,7 @@ def test_rows_kept_aside_are_judged_and_a_suite_of_ones_own_is_run_beside(
 
     assert (checked(built).verdict, of_rules.verdict) == (Verdict.FAILED, Verdict.FAILED)
     assert [each.unexpected for each in of_rules.expectations] == [checked(built).rules[0].failed] == [2]
-    assert (mine.suite, mine.verdict) == ("market.t.mine", Verdict.UNKNOWN)
+    assert (mine.suite, mine.verdict) == ("market.t.mine", Verdict.FAILED)
     rows, unique, missing = mine.expectations
     assert (rows.expectation, rows.success) == ("expect_table_row_count_to_be_between", False)
     assert (unique.expectation, unique.success) == ("expect_column_values_to_be_unique v", True)
@@ -100,11 +100,11 @@ def test_all_three_count_the_same_rows(spark: SparkSession, warehouse: Path, tmp
     history.snapshot("t", {n: {"v": chance.choice(values), "s": chance.choice(words)} for n in range(30)})
     assert built.land_and_build(history) == {}
 
-    told = {name: built.notes("t").get(f"failed.{name}", 0) for name in expect}
+    counted = {name: built.notes("t").get(f"failed.{name}", 0) for name in expect}
 
-    assert {each.rule: each.failed for each in checked(built).rules} == told
+    assert {each.rule: each.failed for each in checked(built).rules} == counted
     (suite,) = by_suites(built, tmp_path)
-    assert {each.expectation: each.unexpected for each in suite.expectations} == told
+    assert {each.expectation: each.unexpected for each in suite.expectations} == counted
 
 
 def test_a_table_that_cannot_be_judged_is_unknown(spark: SparkSession, warehouse: Path, tmp_path: Path) -> None:
