@@ -325,6 +325,8 @@ class Connector(ABC, Generic[OptionsT, TableT]):
     """
     control_adds_up: bool = False
     """Control frames add to earlier ones of their stream, or of the feed; otherwise the newest one holds alone."""
+    row_number: tuple[str, ...] = ()
+    """Key columns that number the rows of a source without keys. Another subscription may number them otherwise."""
     packages: tuple[str, ...] = ()
     """Modules of the connector's extra in ``pyproject.toml``. Its settings load none of them."""
 

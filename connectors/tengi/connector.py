@@ -10,7 +10,7 @@ from random import Random
 from silverfold.connectors.base import Connector, Decoder, Problem, Receiver
 from silverfold.connectors.common.transport import Address, address_problems
 from silverfold.connectors.tengi.address import feed_transport, parse_address
-from silverfold.connectors.tengi.options import TengiFeed, TengiOptions, TengiTable
+from silverfold.connectors.tengi.options import ROW_NUMBER, TengiFeed, TengiOptions, TengiTable
 from silverfold.connectors.verification import ReferenceReader, SourceSubscription
 
 
@@ -26,6 +26,7 @@ class TengiConnector(Connector[TengiOptions, TengiTable]):
     simulator_summary = "Publish files as tables over tengi, as a change feed, and keep them changing."
     continuity = "resume"
     control_adds_up = True
+    row_number = ROW_NUMBER
 
     def has_snapshots(self, table: TengiTable) -> bool:
         """Return True: a table begins with one."""

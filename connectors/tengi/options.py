@@ -14,6 +14,9 @@ from silverfold.connectors.base import Feed
 from silverfold.connectors.tengi.protocol.feed.columns import parse_type
 from silverfold.connectors.tengi.protocol.limits import MAX_ANSWER, MAX_PACKET
 
+ROW_NUMBER: Final = ("_sequence", "_ordinal")
+"""Key columns of a table without keys at its source: ``seq`` of the row's update, and the row's number there."""
+
 _UNFIT_FOR_KEYS: Final = ("float", "double", "array", "map", "struct")
 """Types whose values have several forms, as 0.0 and -0.0, or no order."""
 
@@ -66,7 +69,7 @@ class TengiOptions(Strict):
     max_answer: _Bytes = MAX_ANSWER
     """Longest answer to a poll."""
     ping_interval: Seconds = 15.0
-    """Seconds without a packet of ours after which one is sent to find out whether the source is there."""
+    """Seconds between pings. Their answers show that the source is there, and how far ahead: see ``status``."""
     dead_after: Seconds = 45.0
     """Seconds without a packet of the source after which the connection is given up."""
     reorder_wait: Seconds = 5.0
@@ -127,10 +130,10 @@ class TengiTable(Table):
     source: SourceName = ""
     """The table's name at the source; by default the table's own name."""
     keys: tuple[str, ...] = ()
-    """Columns that name a row; by default those of the source."""
+    """Columns that name a row; by default those of the source. If it has none, rows are only added, and numbered:
+    ``_sequence`` is the number of their update, or of the snapshot, ``_ordinal`` their number in it."""
     columns: dict[ColumnName, TypeText] = Field(default_factory=dict)
-    """Types of the columns, keys included, by name; by default those of the source. Others are ignored. Needs
-    ``keys``."""
+    """Types of the columns, keys included, by name; by default those of the source. Others are ignored."""
 
     def stream(self, name: str) -> str:
         """Return the stream that feeds the silver table of a name."""
@@ -145,8 +148,6 @@ class TengiTable(Table):
             raise ValueError(f"columns without {taken[0]}, which is one of silverfold's own")
         if not self.columns:
             return self
-        if not self.keys:
-            raise ValueError("keys with columns")
         if absent := [name for name in self.keys if name not in self.columns]:
             raise ValueError(f"columns with all keys: {absent[0]} is missing")
         if unfit := [name for name in self.keys if parse_type(self.columns[name]).name in _UNFIT_FOR_KEYS]:

@@ -21,7 +21,6 @@ restarts with the first complete snapshot left.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -80,6 +79,9 @@ from silverfold.transforms.spark_errors import named_errors
 _CATCH_UPS = 3
 """Number of attempts beside builds that keep changing the table, each of a shorter piece, before they have to wait."""
 
+_LONGEST_WAIT = 600.0
+"""Seconds that the last attempt waits for builds to end their cuts: one that hangs is not waited for."""
+
 _UNUSED = timedelta(days=1)
 """A rebuild that wrote nothing for so long is considered dead."""
 
@@ -137,7 +139,7 @@ class Rebuild:
             for _ in range(_CATCH_UPS):
                 with suppress(TableMoved, Overtaken):
                     return self._attempt(sole_writer(*table))
-            with sole_writer(*table, alone=True, patience=math.inf):
+            with sole_writer(*table, alone=True, patience=_LONGEST_WAIT):
                 return self._attempt(nullcontext())
         except (TableMoved, Overtaken) as error:
             advice = "stop them, or try again when less comes"

@@ -86,9 +86,9 @@ def _search(
     if replay is not None:
         with replay as source:
             return verify_by_replay(places, connector, feed, table, first, replay=source)
-    silver, until = _SilverTable(places, feed.name, table), clock() + patience
+    silver, until = _SilverTable(places, feed.name, table, connector.row_number), clock() + patience
     with connector.subscribe(feed, table) as subscription:
-        states = SourceStates(subscription.keys)
+        states = SourceStates(subscription.keys, connector.row_number)
         while True:
             for update in subscription.take(_WAIT):
                 states.take(update.changes, subscription.columns, snapshot=update.snapshot)
@@ -102,8 +102,8 @@ def _search(
 class _SilverTable:
     """A silver table, reread when it has a newer version."""
 
-    def __init__(self, places: Places, feed: str, table: str) -> None:
-        self._places, self._feed, self._table = places, feed, table
+    def __init__(self, places: Places, feed: str, table: str, ignored: Sequence[str]) -> None:
+        self._places, self._feed, self._table, self._ignored = places, feed, table, ("_position", *ignored)
         self.seen: Silver
         self.digest = -1
         """Digest of all its rows; -1 if there is no table yet."""
@@ -116,7 +116,7 @@ class _SilverTable:
         now = read_silver(self._places, self._feed, self._table)
         if now is None:
             return
-        names = [name for name in now.rows.names if name != "_position"]
+        names = [name for name in now.rows.names if name not in self._ignored]
         self.seen, self.digest = now, sum(map(row_digest, now.rows.table().select(names).to_pylist())) % _MOD
 
     @property
@@ -129,8 +129,11 @@ def _not_found(table: str, keys: tuple[str, ...], states: SourceStates, silver: 
     if not states.seen:
         return unknown(table, "the source sent no snapshot in time", silver)
     fold = states.fold
-    expected = Expected(keys or fold.own_columns, (*fold.own_columns, *fold.columns), fold.all_rows(), None)
     never = f"in {len(states.seen)} states the source was never what silver is; silver may be behind: see its lag"
+    if states.are_numbered:  # rows of equal numbers need not be the same
+        found = unknown(table, never, silver, Verdict.DIFFERENT)
+        return found.model_copy(update={"expected_rows": len(fold.rows)})
+    expected = Expected(keys or fold.own_columns, (*fold.own_columns, *fold.columns), fold.all_rows(), None)
     found = compare_table(table, lambda _: expected, silver)
     return found if found.verdict is Verdict.EQUAL else found.model_copy(update={"reason": never})
 
@@ -148,6 +151,7 @@ class _DigestedFold(TableFold):
 
     digest: int = 0
     columns: Sequence[str] = ()
+    ignored: Sequence[str] = ()
 
     def put(self, key: tuple[Any, ...], row: Row | None) -> None:
         """Set the row at a key, or delete it with None."""
@@ -159,14 +163,20 @@ class _DigestedFold(TableFold):
             self.digest += self._of(row)
 
     def _of(self, row: Row) -> int:
-        return row_digest({name: row.get(name) for name in (*self.own_columns, *self.columns)})
+        names = {*self.own_columns, *self.columns}.difference(self.ignored)
+        return row_digest({name: row.get(name) for name in names})
 
 
 class SourceStates:
-    """The observed states of a table of the source."""
+    """The observed states of a table of the source.
 
-    def __init__(self, keys: tuple[str, ...]) -> None:
-        self.fold = _DigestedFold(keys)
+    Args:
+        row_number: `Connector.row_number`.
+    """
+
+    def __init__(self, keys: tuple[str, ...], row_number: tuple[str, ...] = ()) -> None:
+        self.are_numbered = bool(row_number) and keys == row_number
+        self.fold = _DigestedFold(keys, ignored=row_number if self.are_numbered else ())
         self.seen: set[int] = set()
         """Digests of all states, each at the end of an update."""
 

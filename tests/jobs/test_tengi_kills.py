@@ -30,7 +30,7 @@ ORDERS = "id,customer,total,placed\n" + "".join(
 FEED = """
 connector = "tengi"
 address = "tengi://127.0.0.1:{port}"
-options = {{ transport = "{transport}", ack_interval = 0.1, reorder_wait = 0.5 }}
+options = {{ transport = "{transport}", peer = "{peer}", ack_interval = 0.1, reorder_wait = 0.5 }}
 commit = {{ interval_ms = 20 }}
 reconnect = {{ first = 0.1, longest = 0.5 }}
 
@@ -41,13 +41,13 @@ reconnect = {{ first = 0.1, longest = 0.5 }}
 class Shop(FeedProcesses):
     """A folder with a table and a feed of it, and the processes that publish, receive and build it."""
 
-    def __init__(self, folder: Path, rng: Random, transport: str) -> None:
+    def __init__(self, folder: Path, rng: Random, transport: str, peer: str) -> None:
         super().__init__(folder, rng)
         self.file, self.transport = folder / "orders.csv", transport
         self.file.write_text(ORDERS)
         self.port, self.simulations = 0, 0
         self.simulate()
-        self.receive_as(FEED.format(port=self.port, transport=transport))
+        self.receive_as(FEED.format(port=self.port, transport=transport, peer=peer))
 
     def simulate(self, *arguments: str) -> None:
         """Publish the table, and let it change."""
@@ -89,16 +89,30 @@ class Shop(FeedProcesses):
         return "" if bronze is None else last_source_positions(bronze).get("orders", "")
 
 
-@pytest.fixture(params=list(Transport))
-def shop(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Shop]:
-    with closing(Shop(tmp_path, Random(7), request.param.value)) as shop:
+@pytest.fixture
+def shop(tmp_path: Path, transport: str, peer: str) -> Iterator[Shop]:
+    with closing(Shop(tmp_path, Random(7), transport, peer)) as shop:
         yield shop
 
 
-@pytest.mark.nightly
-@pytest.mark.parametrize("builds", [False, True])
-def test_whoever_is_killed_silver_is_what_the_source_holds(spark: SparkSession, shop: Shop, *, builds: bool) -> None:
-    shop.survive("receive", "simulate", "receive", "simulate", "receive", *["build"] * 2 * builds)
+LIVES = ["receive", "simulate", "receive", "simulate", "receive"]
+
+
+@pytest.mark.parametrize(
+    ("transport", "peer", "victims"),
+    [
+        pytest.param("tcp", "tengi", ["receive", "build"], id="short"),
+        *(
+            pytest.param(each.value, "tengi", [*LIVES, *builds], marks=pytest.mark.nightly)
+            for each in Transport
+            for builds in ([], ["build"] * 2)
+        ),
+        # From Java a packet of more than 256 bytes, as each with a row is, ends a connection over TCP.
+        *(pytest.param(each, "java", LIVES, marks=pytest.mark.nightly) for each in ("websocket", "http")),
+    ],
+)
+def test_whoever_is_killed_silver_is_what_the_source_holds(spark: SparkSession, shop: Shop, victims: list[str]) -> None:
+    shop.survive(*victims)
 
     assert shop.run("verify", "shop") == 0
     assert shop.run("verify", "shop", "--against-source") == 0

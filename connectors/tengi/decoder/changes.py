@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,8 @@ from silverfold.conf.errors import InvalidValue, WireError
 from silverfold.connectors.common.change_rows import CHANGES_AT_ONCE, ChangeRows, error_rows, key_type, names_sent
 from silverfold.connectors.tengi.decoder.columns import Column
 from silverfold.connectors.tengi.decoder.schemas import TableSchemas
+from silverfold.connectors.tengi.options import ROW_NUMBER
+from silverfold.connectors.tengi.protocol.feed.columns import whole
 from silverfold.connectors.tengi.protocol.frame_access import read_frame
 from silverfold.connectors.tengi.protocol.values import Packet
 
@@ -30,6 +32,10 @@ class _Change(NamedTuple):
     """By column; `_UNSET` where none was sent. Of a delete the key alone."""
     old_key: Sequence[Any] | None
     """The key as it was, of an update that sends key columns."""
+
+
+_Number: TypeAlias = tuple[int, int]
+_NUMBER: Final = pa.struct([(name, pa.int64()) for name in ROW_NUMBER])
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,8 @@ class ChangeReader:
         columns = tuple(Column(name, kind) for name, kind in newest.columns.items())
         row = pa.struct([(column.name, column.arrow) for column in columns])
         object.__setattr__(self, "columns", columns)
-        object.__setattr__(self, "rows", ChangeRows(row, key_type(row, newest.keys)))
+        key = key_type(row, newest.keys) if newest.keys else _NUMBER
+        object.__setattr__(self, "rows", ChangeRows(row, key))
 
     @property
     def type(self) -> pa.Schema:
@@ -60,9 +67,12 @@ class ChangeReader:
     def read(self, positions: Sequence[int], bodies: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
         """Yield the change rows of frames, in no order; one with ``error`` for each that cannot be decoded."""
         changes, at, ordinals, bad = list[_Change](), list[int](), list[int](), dict[int, WireError]()
+        numbers = list[_Number]()
         for position, body in zip(positions, bodies, strict=True):
             try:
-                found = list(self._changes(read_frame(body, limit=self.limit), position))
+                packet = read_frame(body, limit=self.limit)
+                found = list(self._changes(packet, position))
+                numbers += () if self.schemas.newest.keys else _numbers(packet.values, len(found))
             except WireError as error:
                 bad[position] = error
                 continue
@@ -70,10 +80,10 @@ class ChangeReader:
             at += [position] * len(found)
             ordinals += range(len(found))
             if len(changes) >= CHANGES_AT_ONCE:
-                yield from self._batches(changes, at, ordinals)
-                changes, at, ordinals = [], [], []
+                yield from self._batches(changes, at, ordinals, numbers)
+                changes, at, ordinals, numbers = [], [], [], []
         if changes:
-            yield from self._batches(changes, at, ordinals)
+            yield from self._batches(changes, at, ordinals, numbers)
         if bad:
             yield error_rows(self.type, list(bad), bad.values())
 
@@ -97,8 +107,10 @@ class ChangeReader:
             return _Change(op, self._whole_row(entry, whole), None)
         if op not in ("update", "delete"):
             raise InvalidValue("neither INSERT, UPDATE nor DELETE", reason="unknown_op")
-        key = _packet(entry.get("key")).values
         names = self.schemas.newest.keys
+        if not names:
+            raise InvalidValue(f"a table without keys takes no {op}", reason="no_keys")
+        key = _packet(entry.get("key")).values
         if not key.keys() >= set(names):
             raise InvalidValue(f"a key without {', '.join(sorted(set(names) - key.keys()))}", reason="absent_key")
         if op == "delete":
@@ -129,7 +141,11 @@ class ChangeReader:
         return row | dict.fromkeys(names)
 
     def _batches(
-        self, changes: Sequence[_Change], positions: Sequence[int], ordinals: Sequence[int]
+        self,
+        changes: Sequence[_Change],
+        positions: Sequence[int],
+        ordinals: Sequence[int],
+        numbers: Sequence[_Number],
     ) -> Iterator[pa.RecordBatch]:
         errors: dict[int, WireError] = {}
         ops, rows, old = zip(*changes, strict=True)
@@ -158,6 +174,7 @@ class ChangeReader:
             pa.array(ops, pa.string()),
             cells,
             ordinals=pa.array(ordinals, pa.int32()),
+            keys=[pa.array(each, pa.int64()) for each in zip(*numbers, strict=True)] or None,
             old_keys=old_keys,
             present=names_sent(list(by_name), known, partial),
         )
@@ -174,6 +191,12 @@ def _entries(found: Any) -> Iterator[Mapping[str, Any]]:
         if entry is None:
             raise InvalidValue(f"entry {number} of {len(entries)} is missing", reason="absent_entry")
         yield _packet(entry).values
+
+
+def _numbers(values: Mapping[str, Any], count: int) -> Iterator[_Number]:
+    """Return the numbers of a packet's rows. Each part of a snapshot has room for 2^32. Raises InvalidValue."""
+    sequence, first = whole(values.get("seq"), 64), whole(values.get("part", 0), 32) << 32
+    return ((sequence, first + at) for at in range(count))
 
 
 def _op(found: Any) -> str:

@@ -11,12 +11,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from silverfold.conf.errors import InvalidValue, SchemaDrift, WireError
+from silverfold.conf.names import folded
 from silverfold.connectors.base import ControlFrame, Cut
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
 from silverfold.connectors.tengi.decoder.changes import ChangeReader
 from silverfold.connectors.tengi.decoder.schemas import Schema, TableSchemas
-from silverfold.connectors.tengi.options import TengiFeed, TengiTable
+from silverfold.connectors.tengi.options import ROW_NUMBER, TengiFeed, TengiTable
 from silverfold.connectors.tengi.protocol.feed.columns import parse_type
 from silverfold.connectors.tengi.protocol.frame_access import read_frame
 from silverfold.connectors.tengi.protocol.values import Int, Packet
@@ -35,27 +36,30 @@ class Schemas:
         """Return those that the frames of a cut may have.
 
         Raises:
-            SchemaDrift: None landed before the cut's end, it is unreadable, or its keys are not those of the settings.
+            SchemaDrift: None landed before the cut's end, it is unreadable, its keys are not those of the settings, or
+                it has none, but a column of the name of a number.
         """
-        if table.columns:
-            return TableSchemas(Schema(0, table.keys, {name: parse_type(text) for name, text in table.columns.items()}))
+        declared = {name: parse_type(text) for name, text in table.columns.items()}
+        if declared and table.keys:
+            return TableSchemas(Schema(0, table.keys, declared))
         landed = [each for each in self.by_stream.get(cut.stream, ()) if each[0] < cut.last]
         if not landed:
             raise SchemaDrift("the source has not told its columns", table=cut.stream)
         newest = landed[-1][1]
         if isinstance(newest, str):
             raise SchemaDrift(f"its columns, as the source tells them: {newest}", table=cut.stream)
-        keys = table.keys or newest.keys
-        if not keys:
-            raise SchemaDrift("the source names no keys: set keys", table=cut.stream)
-        if (unknown := next((key for key in keys if key not in newest.columns), None)) is not None:
-            raise SchemaDrift(f"the source has no column {unknown}, which the settings have as a key", table=cut.stream)
+        keys, columns = table.keys or newest.keys, declared or newest.columns
+        if (unknown := next((key for key in keys if key not in columns), None)) is not None:
+            where = "settings" if declared else "source"
+            raise SchemaDrift(f"no column {unknown} in the {where}, though it is a key", table=cut.stream)
+        if not keys and (taken := [name for name in columns if folded(name) in ROW_NUMBER]):
+            raise SchemaDrift(f"the source has no keys, so rows are numbered in {taken[0]}: set keys", table=cut.stream)
         if newest.keys and set(keys) != set(newest.keys):
             raise SchemaDrift(
                 f"the settings have other keys than the source: {', '.join(newest.keys)}", table=cut.stream
             )
         known = tuple([(at, schema) for at, schema in landed if isinstance(schema, Schema)])
-        return TableSchemas(Schema(newest.version, keys, newest.columns), known)
+        return TableSchemas(Schema(newest.version, keys, columns), () if declared else known)
 
 
 @dataclass(frozen=True)

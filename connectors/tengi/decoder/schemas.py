@@ -15,6 +15,7 @@ class Schema:
 
     version: int
     keys: tuple[str, ...]
+    """None for a table that takes inserts only."""
     columns: Mapping[str, ColumnType]
 
 

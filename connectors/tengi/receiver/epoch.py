@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from silverfold.conf.errors import SourceRefused, WireError
@@ -37,17 +37,19 @@ class Epoch:
 
     Args:
         tables: By stream.
-        ping_interval: Seconds without a packet of ours after which one asks whether the source is there.
+        ping_interval: Seconds between pings: is the source there, and how far ahead?
+        clock: Seconds since 1970.
     """
 
-    def __init__(self, tables: Mapping[str, TableFeed], *, ping_interval: float) -> None:
-        self._tables, self._ping_interval = tables, ping_interval
+    def __init__(self, tables: Mapping[str, TableFeed], *, ping_interval: float, clock: Callable[[], float]) -> None:
+        self._tables, self._ping_interval, self._clock = tables, ping_interval, clock
         self._headings = HeadingReader()
         self._answers: list[Ping | Pong] = []
         self._acknowledged: dict[str, Position] = {}
         self._unknown = Counter[str]()
         self._pings = 0
         self._ping_at = 0.0
+        self._reported: dict[str, dict[str, float]] = {}
 
     @property
     def deadline(self) -> float:
@@ -68,20 +70,18 @@ class Epoch:
     def due(self, now: float) -> list[Frame]:
         """Return what to land because of the time. Safe to call at any time. Raises as `take`."""
         if self._ping_at <= now:
-            self._pings += 1
+            self._pings, self._ping_at = self._pings + 1, now + self._ping_interval
             self._answers.append(Ping(self._pings))
         late = [table for table in self._tables.values() if table.deadline <= now]
         return [frame for table in late for frame in table.due(now)]
 
-    def requests(self, now: float) -> list[Subscribe | Ping | Pong]:
+    def requests(self) -> list[Subscribe | Ping | Pong]:
         """Return what is to be sent, once."""
         found: list[Subscribe | Ping | Pong] = [*self._answers]
         self._answers.clear()
         for table in self._tables.values():
             found += table.requests
             table.requests = []
-        if found:
-            self._ping_at = now + self._ping_interval
         return found
 
     def acknowledge(self, committed: Mapping[str, Position]) -> list[Ack]:
@@ -110,15 +110,29 @@ class Epoch:
         return table.take(heading, event, now)
 
     def _take_other(self, event: MessageReceived, heading: Heading, now: float) -> list[Frame]:
-        if heading.name not in ("ping", "error"):
-            return [] if heading.name == "pong" else self._mark_unknown(f"packet {heading.name}")
+        if heading.name not in ("ping", "pong", "error"):
+            return self._mark_unknown(f"packet {heading.name}")
         packet = read_packet(event.body)
+        if isinstance(packet, Pong):
+            return self._take_pong(packet)
         if isinstance(packet, Ping):
             if len(self._answers) < _MOST_ANSWERS:
                 self._answers.append(Pong(packet.seq))
             return []
         assert isinstance(packet, SourceError)
         return self._take_error(packet, now)
+
+    def _take_pong(self, pong: Pong) -> list[Frame]:
+        """Return a mark of how far the feed is behind the source's report, if that has changed."""
+        for stream in pong.newest.keys() & self._tables.keys():
+            self._tables[stream].take_newest(pong.newest[stream])
+        clock = self._clock()
+        lags = {f"table {stream}": table.lag(clock) for stream, table in self._tables.items()}
+        parts = {name: lag for name, lag in lags.items() if lag is not None}
+        if parts == self._reported:
+            return []
+        self._reported = parts
+        return [mark("progress", parts=parts)]
 
     def _take_error(self, error: SourceError, now: float) -> list[Frame]:
         """Pass an error to its table; one that names none is about all of them."""

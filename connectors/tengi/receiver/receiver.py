@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, MutableMapping
+import time
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
 from random import Random
 from typing import Final
@@ -112,7 +113,7 @@ class TengiReceiver:
                 raise SourceUnavailable(f"{link.peer_address}: nothing came for {silence:g} s")
             if epoch.deadline <= now:
                 await sink.land(epoch.due(now))
-            for request in epoch.requests(now):
+            for request in epoch.requests():
                 await self._send(link, request)
             await asyncio.sleep(_TICK)
 
@@ -158,6 +159,7 @@ def new_epoch(
     *,
     columns: MutableMapping[str, frozenset[str]] | None = None,
     rng: Random | None = None,
+    clock: Callable[[], float] = time.time,
 ) -> Epoch:
     """Return an epoch of a feed.
 
@@ -165,6 +167,7 @@ def new_epoch(
         positions: `connectors.base.Resume.source_positions`.
         columns: See `table_feed.TableFeed`.
         rng: Randomises the waits after errors.
+        clock: Seconds since 1970.
 
     Raises:
         InvalidValue: A position is not one of tengi's.
@@ -175,7 +178,7 @@ def new_epoch(
         backoff = Backoff(feed.reconnect.first, feed.reconnect.longest, chance)
         position = resumed_position(positions, stream)
         tables[stream] = TableFeed(stream, position, options, columns=seen, backoff=backoff)
-    return Epoch(tables, ping_interval=options.ping_interval)
+    return Epoch(tables, ping_interval=options.ping_interval, clock=clock)
 
 
 def _streams(feed: TengiFeed) -> list[str]:

@@ -13,7 +13,14 @@ from silverfold.connectors.tengi.options import TengiOptions
 from silverfold.connectors.tengi.protocol.events import MessageReceived
 from silverfold.connectors.tengi.protocol.feed.heading import Heading, read_heading
 from silverfold.connectors.tengi.protocol.feed.order import Action, Ask, Duplicate, Gap, GivenUp, Land, TableOrder
-from silverfold.connectors.tengi.protocol.feed.packets import Position, Schema, SourceError, Subscribe, read_packet
+from silverfold.connectors.tengi.protocol.feed.packets import (
+    Newest,
+    Position,
+    Schema,
+    SourceError,
+    Subscribe,
+    read_packet,
+)
 
 _BOUNDARIES: Final = {each.value: each for each in Boundary}
 _NEVER: Final = float("inf")
@@ -43,6 +50,8 @@ class TableFeed:
         self._early: list[tuple[Heading, MessageReceived]] = []
         self._early_bytes, self._is_older = 0, False
         self._schema_by = self._part_by = self._idle_by = self._retry_at = _NEVER
+        self._newest: list[Newest] = []
+        """The first reported update that has not landed, and the last reported one."""
         self.requests: list[Subscribe] = []
         """What to send; whoever sends it clears the list."""
         self.landed: Position | None = None
@@ -101,6 +110,36 @@ class TableFeed:
         wait = self._backoff.next_wait()
         self._schema_by, self._retry_at = _NEVER, now + wait
         return [mark("source error", stream=self._stream, level="warning", next_in=round(wait, 3), **details)]
+
+    def take_newest(self, newest: Newest) -> None:
+        """Take the source's report of its newest update."""
+        self._newest = [*self._not_landed()[:1], newest]
+
+    def lag(self, clock: float) -> dict[str, float] | None:
+        """Return how far what landed is behind the source's report, by measure.
+
+        None before a report, and while the source numbers by another epoch than what landed.
+
+        Args:
+            clock: Seconds since 1970.
+        """
+        position = self._order.position
+        if position is None or not self._newest or self._newest[-1].position.epoch != position.epoch:
+            return None
+        missing = self._not_landed()
+        lag: dict[str, float] = {
+            "updates_behind": max(0, self._newest[-1].position.seq - position.seq),
+            "updates_held": self._order.held + len(self._early),
+            "packets_repeated": self.duplicates,
+        }
+        if not missing:
+            return {**lag, "seconds_behind": 0}
+        since = missing[0].ts
+        return lag if since is None else {**lag, "seconds_behind": round(max(0.0, clock - since / 1e6), 1)}
+
+    def _not_landed(self) -> list[Newest]:
+        position = self._order.position
+        return [each for each in self._newest if position is None or each.position > position]
 
     def _new_order(self, position: Position | None) -> TableOrder[MessageReceived]:
         options = self._options

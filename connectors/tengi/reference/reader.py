@@ -9,7 +9,7 @@ from typing import Any, Literal
 from silverfold.conf.errors import InvalidValue, WireError
 from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
-from silverfold.connectors.tengi.options import TengiOptions, TengiTable
+from silverfold.connectors.tengi.options import ROW_NUMBER, TengiOptions, TengiTable
 from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, parse_type
 from silverfold.connectors.tengi.protocol.frame_access import read_frame
 from silverfold.connectors.tengi.protocol.values import Int, Packet
@@ -37,8 +37,8 @@ class TengiReferenceReader:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The key columns: those of the settings, else those of the newest schema."""
-        return self._own_keys or (self._schemas[-1].keys if self._schemas else ())
+        """The key columns: those of the settings, else those of the newest schema, else the rows' numbers."""
+        return self._own_keys or (self._schemas[-1].keys or ROW_NUMBER if self._schemas else ())
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -68,20 +68,16 @@ class TengiReferenceReader:
 
     def packet_changes(self, packet: Packet, position: int) -> Iterator[ReferenceChange]:
         """Yield the changes of one packet. Raises InvalidValue."""
-        values = packet.values
-        whole, newest = self._schema_of(values.get("version"), position)
-        match packet.name:
-            case "change":
-                yield self._change(values.get("op"), values, whole, newest, position)
-            case "snapshot":
-                for entry in _entries(values.get("rows")):
-                    yield self._change("INSERT", entry, whole, newest, position)
-            case "update":
-                for op, group in (("DELETE", "removed"), ("UPDATE", "modified"), ("INSERT", "added")):
-                    for entry in _entries(values.get(group)):
-                        yield self._change(op, entry, whole, newest, position)
-            case _:
-                raise InvalidValue(f"{packet.name!r:.80} has no changes", reason="unfit")
+        whole, newest = self._schema_of(packet.get_value("version"), position)
+        source_keys = self._schemas[-1].keys if self._schemas else ()
+        for number, (op, entry) in enumerate(_operations(packet)):
+            if self._own_keys or source_keys:
+                yield self._change(op, entry, whole, newest, position)
+            elif op == "INSERT":
+                row = self._sent(entry, whole, newest)
+                yield self._of("insert", position, row, _row_number(packet, number))
+            else:
+                raise InvalidValue("a table without keys takes inserts only", reason="unfit")
 
     def _schema_of(self, version: object, position: int) -> tuple[_Schema, _Schema]:
         """Return the schema of a frame, and the newest one that had landed before it."""
@@ -98,18 +94,22 @@ class TengiReferenceReader:
     ) -> ReferenceChange:
         if op == "DELETE":
             return ReferenceChange("delete", position, self._old_key(entry, newest))
-        row = self._row(entry, newest)
-        sent = {name: value for name, value in row.items() if name in newest.columns}
         if op == "INSERT":
-            if whole.columns.keys() - row.keys():
-                raise InvalidValue("a whole row lacks columns", reason="unfit")
-            sent |= dict.fromkeys(newest.columns.keys() - row.keys())
+            sent = self._sent(entry, whole, newest)
             return self._of("insert", position, sent, [sent[name] for name in self.keys])
         if op != "UPDATE":
             raise InvalidValue(f"{op!r:.40} is no operation", reason="unfit")
-        before = self._old_key(entry, newest)
+        row, before = self._row(entry, newest), self._old_key(entry, newest)
+        sent = {name: value for name, value in row.items() if name in newest.columns}
         after = [sent.get(name, old) for name, old in zip(self.keys, before, strict=True)]
         return self._of("update", position, sent, after, before)
+
+    def _sent(self, entry: Mapping[str, Any], whole: _Schema, newest: _Schema) -> dict[str, Any]:
+        """Return the cells of a whole row, by the newest columns."""
+        row = self._row(entry, newest)
+        if whole.columns.keys() - row.keys():
+            raise InvalidValue("a whole row lacks columns", reason="unfit")
+        return {name: row.get(name) for name in newest.columns}
 
     def _of(
         self,
@@ -147,6 +147,29 @@ def _values(found: Any) -> dict[str, Any]:
     if type(found) is not Packet:
         raise InvalidValue(f"{type(found).__name__} is no Packet", reason="unfit")
     return found.values
+
+
+def _row_number(packet: Packet, number: int) -> tuple[int, int]:
+    seq, part = packet.get_value("seq"), packet.get_value("part", 0)
+    if not isinstance(seq, int) or not isinstance(part, int):
+        raise InvalidValue("the packet has no place", reason="unfit")
+    return seq, part * 2**32 + number
+
+
+def _operations(packet: Packet) -> Iterator[tuple[Any, Mapping[str, Any]]]:
+    """Yield the operation and the entry of each row."""
+    match packet.name:
+        case "change":
+            yield packet.get_value("op"), packet.values
+        case "snapshot":
+            for entry in _entries(packet.get_value("rows")):
+                yield "INSERT", entry
+        case "update":
+            for op, group in (("DELETE", "removed"), ("UPDATE", "modified"), ("INSERT", "added")):
+                for entry in _entries(packet.get_value(group)):
+                    yield op, entry
+        case _:
+            raise InvalidValue(f"{packet.name!r:.80} has no changes", reason="unfit")
 
 
 def _entries(found: Any) -> Iterator[Mapping[str, Any]]:

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterable
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from silverfold.connectors.base import Frame, Resume
 from silverfold.connectors.tengi.connector import CONNECTOR
+from silverfold.connectors.tengi.options import TengiFeed
 from silverfold.connectors.tengi.protocol import Byte, Float, Int, Packet, Short
+from silverfold.connectors.tengi.server.feed.server import new_epoch
+from silverfold.connectors.tengi.server.feed.tables import RowChanges, SourceTable
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
+from silverfold.pipelines.verifying.verify_source import verify_against_source
 from tests.support.building_once import all_rows, build_once
+from tests.support.memory import MemorySink
 from tests.support.tengi.landed import change, entry, feed_of, landed, nested, schema, snapshot, update
+from tests.support.tengi.receiving import feed, newest, position_of, receiving, resume_of, serving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,13 +78,17 @@ NULLS = dict.fromkeys(COLUMNS.keys() - {"id"}, Byte(1))
 NULL_ROW = dict.fromkeys(COLUMNS.keys() - {"id"})
 
 
+def land(places: Places, frames: Iterable[Frame]) -> None:
+    writer = BronzeWriter.open(places.bronze(SHOP.name), SHOP.name, token="test")
+    batch = Batch(writer.last + 1)
+    batch.add(list(frames), 1, 1_700_000_000)
+    writer.append(batch.prepare().table)
+
+
 def build(spark: SparkSession, warehouse: Path, *packets: Packet) -> list[dict[str, Any]]:
     """Land packets and build; return the rows, which must be those that verify expects."""
     places = Places(str(warehouse))
-    writer = BronzeWriter.open(places.bronze(SHOP.name), SHOP.name, token="test")
-    batch = Batch(writer.last + 1)
-    batch.add(landed(*packets), 1, 1_700_000_000)
-    writer.append(batch.prepare().table)
+    land(places, landed(*packets))
     assert build_once(spark, warehouse, CONNECTOR, SHOP) == {}
     for verify in (verify_table, verify_history):
         assert verify(places, CONNECTOR, SHOP, "orders").verdict is Verdict.EQUAL
@@ -106,3 +119,46 @@ def test_silver_has_each_types_values_and_follows_partial_changes_moves_and_new_
     versions = len(all_rows(open_table(history)))
     assert build(spark, warehouse, snapshot(9, [entry(row=FULL)])) == [FULL_ROW]
     assert len(all_rows(open_table(history))) == versions
+
+
+def test_a_table_without_keys_is_appended_to_and_is_the_sources(spark: SparkSession, warehouse: Path) -> None:
+    places, sink = Places(str(warehouse)), MemorySink()
+    log = SourceTable(
+        "orders", {"what": "string", "at": "int"}, [], [{"what": "begin", "at": 0}] * 2, epoch=new_epoch()
+    )
+
+    def silver() -> list[tuple[Any, ...]]:
+        rows = all_rows(open_table(places.silver(SHOP.name, "orders")))
+        return sorted((row["_sequence"], row["_ordinal"], row["what"], row["at"]) for row in rows)
+
+    async def receive(shop: TengiFeed, resume: Resume | None = None) -> None:
+        async with receiving(shop, sink, resume) as until:
+            await until(lambda: newest(sink) == position_of(log))
+        land(places, sink.frames)
+
+    def check(shop: TengiFeed) -> None:
+        assert build_once(spark, warehouse, CONNECTOR, shop) == {}
+        assert verify_table(places, CONNECTOR, shop, "orders").verdict is Verdict.EQUAL
+        assert verify_against_source(places, CONNECTOR, shop, "orders", patience=20).verdict is Verdict.EQUAL
+
+    with serving(log) as server:
+        shop = feed(server)
+        asyncio.run(receive(shop))
+        server.change(log, RowChanges(added=[{"what": "same", "at": 1}] * 2))
+        server.change(log, RowChanges(added=[{"what": "same", "at": 1}]))
+        resume = resume_of(sink)
+        sink.frames.clear()
+        asyncio.run(receive(shop, resume))
+        check(shop)
+        assert silver() == [
+            *((0, at, "begin", 0) for at in range(2)),
+            *((1, at, "same", 1) for at in range(2)),
+            (2, 0, "same", 1),
+        ]
+        server.change(log, RowChanges(added=[{"what": "later", "at": 2}]))
+        found = verify_against_source(places, CONNECTOR, shop, "orders", patience=0.5)
+        assert (found.verdict, found.expected_rows, found.found_rows) == (Verdict.DIFFERENT, 6, 5)
+        sink.frames.clear()
+        asyncio.run(receive(shop))
+        check(shop)
+        assert [row[:2] for row in silver()] == [(3, at) for at in range(6)]

@@ -9,7 +9,7 @@ from functools import cache
 
 from pyspark.sql import SparkSession
 
-from tests.matrix.connectors import deephaven_world, sbe_world, sqlitecloud_world, webhooks_world
+from tests.matrix.connectors import deephaven_world, sbe_world, sqlitecloud_world, tengi_world, webhooks_world
 from tests.matrix.connectors.history import ROUNDS, Failure, MakeWorld, run_history
 from tests.matrix.connectors.space import Settings, Space
 
@@ -17,6 +17,7 @@ WORLDS: Mapping[str, tuple[Space, MakeWorld]] = {
     "deephaven": (deephaven_world.SPACE, deephaven_world.DeephavenWorld),
     "sbe": (sbe_world.SPACE, sbe_world.SbeWorld),
     "sqlitecloud": (sqlitecloud_world.SPACE, sqlitecloud_world.SqliteCloudWorld),
+    "tengi": (tengi_world.SPACE, tengi_world.TengiWorld),
     "sqlitecloud_webhooks": (webhooks_world.SPACE, webhooks_world.WebhooksWorld),
 }
 """By connector name: its parameter space, and the factory of its world."""

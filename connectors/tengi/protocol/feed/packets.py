@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from silverfold.conf.errors import InvalidValue
@@ -178,15 +178,34 @@ class Ping:
         return Packet("ping", {"seq": self.seq})
 
 
-@dataclass(frozen=True, slots=True)
-class Pong:
-    """Answers a `Ping`."""
+class Newest(NamedTuple):
+    """Newest update of a table at its source. ``ts`` is as in `Change`."""
 
-    seq: int
+    position: Position
+    ts: int | None = None
 
     def to_packet(self) -> Packet:
         """Return the packet."""
-        return Packet("pong", {"seq": self.seq})
+        packet = Packet("newest", {"epoch": self.position.epoch, "seq": self.position.seq})
+        return packet if self.ts is None else packet.set_value("ts", self.ts)
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """Answers a `Ping`.
+
+    Args:
+        newest: Newest updates of tables subscribed on the connection; none from a source that does not report them.
+    """
+
+    seq: int
+    newest: Mapping[str, Newest] = field(default_factory=dict)
+
+    def to_packet(self) -> Packet:
+        """Return the packet."""
+        packet = Packet("pong", {"seq": self.seq})
+        newest = {name: each.to_packet() for name, each in self.newest.items()}
+        return packet.set_value("newest", Packet("newest", newest)) if newest else packet
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,6 +328,13 @@ def _update(fields: _Fields) -> Update:
     return Update(table, position, version, removed, modified, added, fields.optional_number("ts"))
 
 
+def _pong(fields: _Fields) -> Pong:
+    found = _Fields(fields.value("newest", Packet).values if "newest" in fields.values else {})
+    tables = {name: _Fields(found.value(name, Packet).values) for name in found.values}
+    newest = {name: Newest(each.position(), each.optional_number("ts")) for name, each in tables.items()}
+    return Pong(fields.number("seq"), newest)
+
+
 _READERS: Final[dict[str, Callable[[_Fields], FeedPacket]]] = {
     "subscribe": lambda each: Subscribe(each.text("table"), each.number("from"), each.optional_text("epoch")),
     "schema": _schema,
@@ -317,7 +343,7 @@ _READERS: Final[dict[str, Callable[[_Fields], FeedPacket]]] = {
     "update": _update,
     "ack": lambda each: Ack(each.text("table"), each.position()),
     "ping": lambda each: Ping(each.number("seq")),
-    "pong": lambda each: Pong(each.number("seq")),
+    "pong": _pong,
     "error": lambda each: SourceError(each.number("code", 32), each.text("text"), each.optional_text("table")),
 }
 

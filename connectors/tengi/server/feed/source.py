@@ -100,7 +100,8 @@ class FeedSession:
             case Ack():
                 self._acknowledge(request)
             case Ping():
-                self._answers.append(Outgoing.of(Pong(request.seq).to_packet()))
+                newest = {name: each.table.newest for name, each in self.subscriptions.items()}
+                self._answers.append(Outgoing.of(Pong(request.seq, newest).to_packet()))
             case Pong():
                 pass
             case _:

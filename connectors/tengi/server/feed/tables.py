@@ -12,15 +12,26 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from silverfold.conf.errors import LocalProtocolError
+from silverfold.conf.errors import LocalProtocolError, OversizedMessage
 from silverfold.connectors.tengi.protocol.encoder import Encoder
 from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, parse_type, write_row
-from silverfold.connectors.tengi.protocol.feed.packets import Change, Entry, Position, Schema, Snapshot, Update
+from silverfold.connectors.tengi.protocol.feed.packets import (
+    Change,
+    Entry,
+    Newest,
+    Position,
+    Schema,
+    Snapshot,
+    Update,
+)
+from silverfold.connectors.tengi.protocol.limits import MAX_PACKET
 from silverfold.connectors.tengi.protocol.values import Identifier, Packet
 
 Row: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = tuple[Any, ...]
 
+_MOST_BYTES: Final = MAX_PACKET - 39
+"""Bytes of an update: before it come a flag, and the ids of connection and message."""
 _VALUE_OVERHEAD: Final = 16
 """Bytes of a value beside its text, at most: key lengths, type, or the value itself."""
 
@@ -101,6 +112,7 @@ class SourceTable:
         self.name, self.keys, self.epoch, self.seq = name, tuple(keys), epoch, 0
         self.rows: dict[Key, Row] = {}
         """Rows by their key, or by a number if there are no keys."""
+        self._ts: int | None = None
         self._numbers = count()
         self._most_changes = history
         self._updates: dict[int, _Update] = {}
@@ -113,6 +125,11 @@ class SourceTable:
     def columns(self) -> Mapping[str, ColumnType]:
         """Types of the newest version, by column."""
         return self._schemas[self.version]
+
+    @property
+    def newest(self) -> Newest:
+        """The newest update; its commit time only if that is sent."""
+        return Newest(Position(self.epoch, self.seq), self._ts)
 
     @property
     def oldest(self) -> int:
@@ -129,13 +146,18 @@ class SourceTable:
         Raises:
             LocalProtocolError: A row to change is missing, or one to add is there. Nothing is changed.
             InvalidValue: A value does not fit its column. Nothing is changed.
+            OversizedMessage: No receiver takes a packet of that size. Nothing is changed.
         """
         if not changes:
             raise LocalProtocolError(f"{self.name}: an update without changes")
         written = self._checked(changes)
         packet = self._update_packet(changes, ts)
+        if len(packet.body) > _MOST_BYTES:
+            raise OversizedMessage(
+                f"an update of {len(packet.body)} bytes, {_MOST_BYTES} are allowed", reason="too_large"
+            )
         self._write(written)
-        self.seq += 1
+        self.seq, self._ts = self.seq + 1, ts
         self._updates[self.seq] = _Update(self.version, packet, len(changes))
         self._change_count += len(changes)
         while self._change_count > self._most_changes and len(self._updates) > 1:
@@ -155,7 +177,7 @@ class SourceTable:
 
     def begin_epoch(self, epoch: str) -> None:
         """Number updates from 1 again, in a greater source epoch. Rows stay, history is gone."""
-        self.epoch, self.seq = epoch, 0
+        self.epoch, self.seq, self._ts = epoch, 0, None
         self._updates.clear()
         self._change_count = 0
         self._forget_schemas()

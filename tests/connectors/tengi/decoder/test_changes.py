@@ -222,12 +222,41 @@ def test_whatever_a_value_is_both_readers_take_it_alike(kind: str, values: list[
             assert repr(found) == repr(expected)
 
 
+@pytest.mark.parametrize("settings", [{}, {"columns": {"id": "int", "name": "string", "price": "double"}}])
+def test_rows_of_a_table_without_keys_are_numbered(settings: Any) -> None:
+    packets = [
+        schema(keys=()),
+        snapshot(3, [ONE, TWO], last=False),
+        snapshot(3, [ONE], part=1),
+        change(4, "INSERT", key={}, row={"id": 3, "name": "three", "price": 3.0}),
+        update(5, added=[ONE, ONE]),
+    ]
+    both = readers(*packets, **settings)
+    found, errors = both.by_decoder()
+    assert errors == []
+    assert both.by_reference() == found
+    assert sorted(found) == [(3, 0), (3, 1), (3, 1 << 32), (4, 0), (5, 0), (5, 1)]
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        change(2, "DELETE", key={}),
+        change(2, "UPDATE", key={"id": 1}, row={"price": 1.0}),
+        update(2, added=[ONE], removed=[entry(key={"id": 1})]),
+    ],
+)
+def test_a_table_without_keys_takes_nothing_but_inserts(packet: Packet) -> None:
+    assert "a table without keys takes no" in refused_by_both(schema(keys=()), snapshot(1, [ONE]), packet)
+
+
 @pytest.mark.parametrize(
     ("settings", "packets", "detail"),
     [
         ({}, [], "has not told its columns"),
         ({"keys": ("name",)}, [schema()], "other keys than the source: id"),
-        ({}, [schema(keys=())], "names no keys"),
+        ({}, [schema({"id": "int", "_Ordinal": "int"}, ())], "rows are numbered in _Ordinal"),
+        ({"columns": {"no": "int"}}, [schema()], "no column id in the settings, though it is a key"),
         ({"keys": ("nope",)}, [schema(keys=())], "no column nope"),
         ({}, [schema({"id": "number"})], "number"),
         ({}, [schema(keys=("no",))], "a key is no column"),

@@ -67,7 +67,6 @@ def test_a_feed_needs_a_transport() -> None:
         ({"reorder_packets": 0}, "greater than or equal to 1"),
         ({"max_packet": 1}, "greater than or equal to 1024"),
         ({"reorderwait": 1}, "did you mean reorder_wait"),
-        ({"table": {"columns": {"id": "bigint"}}}, "keys with columns"),
         ({"table": {"columns": {"id": "bigint"}, "keys": ["no"]}}, "columns with all keys: no is missing"),
         ({"table": {"columns": {"id": "number"}, "keys": ["id"]}}, "a type in Spark's DDL"),
         ({"table": {"columns": {"id": "double"}, "keys": ["id"]}}, "keys of types with one form"),

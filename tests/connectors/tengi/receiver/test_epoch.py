@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +15,7 @@ from silverfold.connectors.base import Boundary, Frame, Kind
 from silverfold.connectors.tengi.options import TengiOptions
 from silverfold.connectors.tengi.protocol import Identifier, Int, Packet
 from silverfold.connectors.tengi.protocol.events import BadFrame, MessageReceived
-from silverfold.connectors.tengi.protocol.feed.packets import Ack, Ping, Pong, Position, SourceError, Subscribe
+from silverfold.connectors.tengi.protocol.feed.packets import Ack, Newest, Ping, Pong, Position, SourceError, Subscribe
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN
 from silverfold.connectors.tengi.receiver.epoch import Epoch, Refused
 from silverfold.connectors.tengi.receiver.receiver import new_epoch
@@ -27,25 +29,29 @@ class Played:
     """An epoch of the table orders, and what landed of it."""
 
     def __init__(
-        self, seq: int | None = None, columns: dict[str, frozenset[str]] | None = None, **options: Any
+        self,
+        seq: int | None = None,
+        columns: dict[str, frozenset[str]] | None = None,
+        clock: Callable[[], float] = time.time,
+        **options: Any,
     ) -> None:
         feed = replace(feed_of(), options=TengiOptions(transport="tcp", **options))
         positions = {} if seq is None else {"orders": str(Position(EPOCH, seq))}
-        self.epoch: Epoch = new_epoch(feed, positions, columns={} if columns is None else columns)
+        self.epoch: Epoch = new_epoch(feed, positions, columns={} if columns is None else columns, clock=clock)
         self.now = 0.0
         self.frames: list[Frame] = self.epoch.begin(self.now)
-        self.asked: list[Any] = self.epoch.requests(self.now)
+        self.asked: list[Any] = self.epoch.requests()
 
     def take(self, *packets: Packet) -> None:
         for packet in packets:
             event = MessageReceived(CONNECTION, MESSAGE, frame_of(packet), _BODY_AT, BUILT_IN)
             self.frames += self.epoch.take(event, self.now)
-            self.asked += self.epoch.requests(self.now)
+            self.asked += self.epoch.requests()
 
     def wait(self, seconds: float) -> None:
         self.now += seconds
         self.frames += self.epoch.due(self.now)
-        self.asked += self.epoch.requests(self.now)
+        self.asked += self.epoch.requests()
 
     @property
     def places(self) -> list[str | None]:
@@ -55,6 +61,11 @@ class Played:
             for frame in self.frames
             if frame.kind is not Kind.MARK
         ]
+
+    @property
+    def progress(self) -> list[dict[str, Any]]:
+        marks = [json.loads(frame.body) for frame in self.frames if frame.kind is Kind.MARK]
+        return [each["parts"] for each in marks if each["mark"] == "progress"]
 
     @property
     def marks(self) -> list[str]:
@@ -168,7 +179,7 @@ def test_what_landed_is_acknowledged_once() -> None:
     assert played.epoch.landed == {}
 
 
-def test_pings_are_answered_and_sent_when_we_are_silent() -> None:
+def test_pings_are_answered_and_sent_now_and_then() -> None:
     played = Played(1, ping_interval=15)
     played.take(schema(), Ping(9).to_packet(), Pong(1).to_packet())
     assert played.asked[1:] == [Pong(9)]
@@ -178,12 +189,42 @@ def test_pings_are_answered_and_sent_when_we_are_silent() -> None:
     assert played.asked[2:] == [Ping(1)]
 
 
+def pong(seq: int, *, ts: int | None = None, epoch: str = EPOCH) -> Packet:
+    """Return a pong of a source whose newest update has a number."""
+    return Pong(1, {"orders": Newest(Position(epoch, seq), ts)}).to_packet()
+
+
+def test_the_lag_is_reported_whenever_it_has_changed() -> None:
+    played = Played(1, clock=lambda: 1_000.0)
+    played.take(Pong(1).to_packet(), schema(), *changes(4), pong(5, ts=990_000_000), pong(8, ts=999_000_000))
+    played.take(*changes(2, 3, 5), pong(8, ts=999_000_000), *changes(6, 7, 8), pong(8), pong(8))
+    behind = [
+        {"updates_behind": 4, "updates_held": 1, "packets_repeated": 0, "seconds_behind": 10.0},
+        {"updates_behind": 7, "updates_held": 1, "packets_repeated": 0, "seconds_behind": 10.0},
+        {"updates_behind": 3, "updates_held": 0, "packets_repeated": 0, "seconds_behind": 1.0},
+        {"updates_behind": 0, "updates_held": 0, "packets_repeated": 0, "seconds_behind": 0},
+    ]
+    assert played.progress == [{"table orders": each} for each in behind]
+
+
+def test_no_lag_is_reported_before_the_source_has_told_its_place_and_none_in_seconds_without_times() -> None:
+    played = Played()
+    played.take(schema(), pong(3))
+    assert played.progress == []
+    played.take(snapshot(3, [ONE]), pong(9, epoch="9" * 20), pong(3, epoch="0" * 20))
+    assert played.progress == []
+    played.take(pong(4))
+    assert played.progress == [{"table orders": {"updates_behind": 1, "updates_held": 0, "packets_repeated": 0}}]
+    played.take(pong(9, epoch="9" * 20))
+    assert played.progress[1:] == [{}]
+
+
 def test_a_flood_of_pings_is_answered_up_to_a_bound() -> None:
     played = Played(1)
     event = MessageReceived(CONNECTION, MESSAGE, frame_of(Ping(9).to_packet()), _BODY_AT, BUILT_IN)
     for _ in range(3000):
         played.epoch.take(event, 0.0)
-    assert len(played.epoch.requests(0.0)) == 1000
+    assert len(played.epoch.requests()) == 1000
 
 
 def test_a_source_that_numbers_by_an_older_epoch_is_told_once() -> None:

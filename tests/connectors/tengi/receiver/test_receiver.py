@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -20,7 +21,8 @@ from silverfold.connectors.tengi.server.feed.faults import FeedFaults
 from silverfold.connectors.tengi.server.feed.server import FeedServer
 from silverfold.connectors.tengi.server.feed.source import FeedSource
 from silverfold.connectors.tengi.server.feed.tables import RowChanges
-from silverfold.connectors.tengi.transports.configuration import ConfigurationBuilder
+from silverfold.connectors.tengi.transports.configuration import ConfigurationBuilder, Tls
+from tests.support.certificates import AUTHORITY, trusted_file
 from tests.support.memory import MemorySink
 from tests.support.tengi.landed import feed_of
 from tests.support.tengi.receiving import (
@@ -42,6 +44,10 @@ TRANSPORTS = ("tcp", "websocket", "http")
 
 def source_rows(table: Any) -> list[dict[str, Any]]:
     return sorted(map(dict, table.rows.values()), key=lambda row: row["id"])
+
+
+def progress(sink: MemorySink) -> list[dict[str, Any]]:
+    return [mark["parts"] for _, mark in sink.mark_details() if mark["mark"] == "progress"]
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -92,6 +98,21 @@ def test_a_receiver_resumes_behind_what_landed_and_what_is_committed_is_acknowle
             assert Kind.SNAPSHOT not in kinds
             assert kinds.count(Kind.DATA) == 5
             assert folded(shop, sink.frames) == source_rows(table)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_source_reports_how_far_ahead_it_is(transport: str) -> None:
+    async def run() -> None:
+        table, sink = orders(), MemorySink()
+        measures = ("updates_behind", "updates_held", "packets_repeated", "seconds_behind")
+        with serving(table, transport) as server:
+            async with receiving(feed(server, transport, ping_interval=0.1), sink) as until:
+                await until(lambda: bool(progress(sink)))
+                await asyncio.to_thread(server.change, table, change_of(1))
+                await until(lambda: newest(sink) == position_of(table))
+                await until(lambda: progress(sink)[-1] == {"table orders": dict.fromkeys(measures, 0)})
 
     asyncio.run(run())
 
@@ -175,14 +196,38 @@ def test_nobody_there_is_unavailable() -> None:
         asyncio.run(CONNECTOR.receiver(shop).run(MemorySink(), Resume(1)))
 
 
+def certificate(folder: Path) -> str:
+    path = folder / "server.pem"
+    AUTHORITY.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(path))
+    return str(path)
+
+
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_in_listen_mode_a_source_connects(transport: str) -> None:
+def test_a_table_lands_encrypted(transport: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        table, sink = orders(), MemorySink()
+        with serving(table, transport, settings={"tls": Tls(certificate=certificate(tmp_path))}) as server:
+            shop = feed(server, transport, tls=True, tls_ca=trusted_file(tmp_path))
+            async with receiving(shop, sink) as until:
+                await until(lambda: newest(sink) == position_of(table))
+                await asyncio.to_thread(server.change, table, change_of(1))
+                await until(lambda: newest(sink) == position_of(table))
+            assert folded(shop, sink.frames) == source_rows(table)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_in_listen_mode_a_source_connects(transport: str, tmp_path: Path, *, encrypted: bool) -> None:
     async def run() -> None:
         table, sink = orders(), MemorySink()
         port = free_port()
-        options = TengiOptions(transport=transport, mode="listen", handshake={"token": "t"}, **QUICK)
+        tls = {"tls": True, "tls_certificate": certificate(tmp_path)} if encrypted else {}
+        options = TengiOptions(transport=transport, mode="listen", handshake={"token": "t"}, **QUICK, **tls)
         shop = replace(feed_of(f"tengi://127.0.0.1:{port}"), options=options)
-        configuration = ConfigurationBuilder().add_transport(transport).set(handshake={"token": "t"}).build()
+        builder = ConfigurationBuilder().add_transport(transport).set(handshake={"token": "t"})
+        configuration = (builder.ssl(ca=trusted_file(tmp_path)) if encrypted else builder).build()
         async with receiving(shop, sink) as until:
             address = Address("127.0.0.1", port)
             server = await asyncio.to_thread(FeedServer.start, FeedSource([table]), configuration, dial=[address])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from silverfold.conf.errors import LocalProtocolError
+from silverfold.conf.errors import LocalProtocolError, OversizedMessage
 from silverfold.connectors.tengi.protocol.values import Byte, Identifier, Int, Packet
 from silverfold.connectors.tengi.server.feed.tables import PartLimits, RowChanges, SourceTable
 from tests.support.tengi.model_receiver import decoded
@@ -201,3 +201,10 @@ def test_a_new_epoch_numbers_from_one_and_has_no_history() -> None:
     assert (table.seq, table.oldest, table.rows) == (0, 1, {(1,): {"id": 1, "name": "x"}})
     table.apply(RowChanges(removed=[(1,)]))
     assert decoded(table.update(1)).get_value("epoch") == "00001800000000000000"
+
+
+def test_an_update_that_no_receiver_takes_is_refused() -> None:
+    table = orders()
+    with pytest.raises(OversizedMessage, match="16777177 are allowed"):
+        table.apply(RowChanges(modified=[((1,), {"name": "x" * (16 << 20)})]))
+    assert (table.seq, table.rows[(1,)]["name"]) == (0, "n1")
