@@ -30,8 +30,10 @@ class SubscriptionState(StrEnum):
     CLOSED = "closed"
     FAILED = "failed"
 
-
-_ENDED = frozenset({SubscriptionState.CLOSED, SubscriptionState.FAILED})
+    @property
+    def ended(self) -> bool:
+        """Whether no update can come any more."""
+        return self in {SubscriptionState.CLOSED, SubscriptionState.FAILED}
 
 
 class Subscription:
@@ -54,7 +56,7 @@ class Subscription:
 
     def receive_response(self) -> None:
         """Handle a TableSubscribeResponse."""
-        if self._answered or self.state in _ENDED:
+        if self._answered or self.state.ended:
             raise self._violation("a second TableSubscribeResponse")
         self._answered = True
         if self.state is SubscriptionState.REQUESTED:
@@ -62,7 +64,7 @@ class Subscription:
 
     def receive_begin(self) -> None:
         """Handle a BeginTableUpdate."""
-        if not self._answered or self.state in _ENDED:
+        if not self._answered or self.state.ended:
             raise self._violation("BeginTableUpdate")
         if self.open:
             raise self._violation("BeginTableUpdate inside an open update")
@@ -80,7 +82,7 @@ class Subscription:
 
     def send_unsubscribe(self) -> None:
         """Record that a TableUnsubscribe was sent."""
-        if self.state not in _ENDED:
+        if not self.state.ended:
             self.state = SubscriptionState.CLOSING
 
     def receive_unsubscribed(self) -> None:
