@@ -157,21 +157,6 @@ def test_after_a_lie_of_the_framing_nothing_more_can_be_cut(capsys, lines, schem
     assert (shown.objects[1]["offset"], shown.code) == (13, 1)
 
 
-def test_a_frame_of_another_encoding_is_an_error_and_the_next_message_follows(capsys, lines, schema):
-    message = "0000000f eb50 0100010001000000 01"
-    file = lines(bytes.fromhex(f"{message} 00000009 f000 383d46 {message}"))
-
-    shown = Shown(capsys, "decode", "--schema", schema(ONE), "--framing", "sofh", file)
-
-    first, other, last = shown.objects
-    assert (first["fields"], last["fields"], shown.code) == ({"a": 1}, {"a": 1}, 1)
-    assert other == {
-        "error": "INVALID_VALUE",
-        "message": "encoding-type at byte 15: encoding 0xf000, that of the schema's byte order is 0xeb50",
-        "offset": 15,
-    }
-
-
 def test_packets_stand_on_lines_and_a_bad_one_costs_no_other(capsys, lines, schema):
     packet = "07000000 0800000000000000 0b00 0100010001000000 01"
 
