@@ -38,6 +38,7 @@ from silverfold.connectors.deephaven.protocol.messages import (
 )
 from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.protocol.session import Session
+from silverfold.connectors.deephaven.protocol.subscriptions import ENDED
 
 
 class Listener:
@@ -119,7 +120,7 @@ class Notifier:
         """
         with self._lock:
             if isinstance(event, _MAY_END):
-                self._remove_ended(event.subscription_id, session)
+                self._remove_if_ended(event.subscription_id, session)
             self._notify(event, session.roles)
             if self._pending:
                 self._admit()
@@ -149,9 +150,8 @@ class Notifier:
                 listener.on_connection_error(self._connection_error)
             self._listeners.append(listener)
 
-    def _remove_ended(self, subscription_id: int, session: Session) -> None:
-        state = session.state(subscription_id)
-        if state is not None and state.ended:
+    def _remove_if_ended(self, subscription_id: int, session: Session) -> None:
+        if session.state(subscription_id) in ENDED:
             self._subscribed.pop(subscription_id, None)
 
     def _call(self, method: Callable[..., None], *args: object) -> None:
