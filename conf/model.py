@@ -178,7 +178,9 @@ class Table(Strict):
 
     @field_validator("expect")
     @classmethod
-    def _no_rule_is_called_as_a_reason_is(cls, rules: dict[str, Expectation]) -> dict[str, Expectation]:
+    def _rules_have_names_of_their_own(cls, rules: dict[str, Expectation]) -> dict[str, Expectation]:
+        if len(set(map(folded, rules))) < len(rules):
+            raise ValueError("names that differ in more than upper and lower case")
         for taken in {UNEXPLAINED, LATE_PARTIAL}.intersection(rules):
             raise ValueError(f"no rule can be called {taken}: so is why changes of rows are kept aside")
         return rules

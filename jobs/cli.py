@@ -64,6 +64,13 @@ JOBS = {
     "verify": Job(
         "silverfold.jobs.verify:verify", "Compare silver tables with what bronze, or the source, says they must hold."
     ),
+    "check": Job(
+        "silverfold.jobs.check:check", "Judge the rows of silver tables by their rules, `expect` in the settings."
+    ),
+    "quality": Job(
+        "silverfold.jobs.quality:quality",
+        "Judge silver tables by their rules and your own suites, with pages of results.",
+    ),
     "sql": Job("silverfold.jobs.sql:sql", "Run a query over the silver tables, by table name."),
     "status": Job("silverfold.jobs.status:status", "Show, per feed and table, what has landed and what is applied."),
     "quarantine": Job(

@@ -21,11 +21,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from silverfold.conf.errors import ConfigError, RemoteProtocolError, SourceRefused, StoreUnavailable, WireError
+from silverfold.conf.errors import RemoteProtocolError, SourceRefused, StoreUnavailable, WireError
 from silverfold.conf.text import counted
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.console import console_on
-from silverfold.jobs.common.context import invocation
+from silverfold.jobs.common.context import Tables, chosen_tables, invocation
 from silverfold.jobs.common.source_change import misread_since_landed
 from silverfold.pipelines.places import history_of, places_of
 
@@ -43,9 +43,7 @@ def verify(
     ctx: typer.Context,
     feed: Annotated[str, typer.Argument(help="Name of the feed: its file is feeds/FEED.toml.")],
     *,
-    table: Annotated[
-        list[str] | None, typer.Option("--table", metavar="NAME", help="Only this table; may be given several times.")
-    ] = None,
+    table: Tables = None,
     against_source: Annotated[
         bool, typer.Option("--against-source", help="Compare with the source itself instead of with bronze.")
     ] = False,
@@ -81,7 +79,7 @@ def verify(
     run = invocation(ctx)
     settings, now = run.settings(), datetime.now(UTC)
     connector, opened = run.feed(feed, settings)
-    tables = _chosen(opened, table or ())
+    tables = chosen_tables(opened, table)
     places = places_of(settings)
     _warn_if_misread(settings, connector, opened)
     verified, unread = _verified(places, connector, opened, tables, patience if against_source else None)
@@ -145,13 +143,6 @@ def _obstacles(
         with suppress(StoreUnavailable):  # a verdict says so
             found[name] = rebuild_obstacle(places, connector, feed, name) or ""
     return {name: obstacle for name, obstacle in found.items() if obstacle}
-
-
-def _chosen(feed: Feed, wanted: Sequence[str]) -> list[str]:
-    for name in wanted:
-        if name not in feed.tables:
-            raise ConfigError(file="command line", key="--table", found=name, allowed=", ".join(sorted(feed.tables)))
-    return [name for name in feed.tables if not wanted or name in wanted]
 
 
 def _stopped(places: Places, connector: Connector, feed: Feed, tables: Sequence[str], now: datetime) -> dict[str, str]:

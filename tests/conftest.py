@@ -54,6 +54,7 @@ _NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests that use the session, and run Spark tests last: most failures then show in the first seconds.
 
+    Checks of the source come first: mypy takes longer than any other test without Spark, and no worker waits for it.
     Tests that share one build are grouped on one worker, as are the quick tests of a file: shared fixtures are built
     once, and distributing thousands of tests one by one takes longer than running them. Nightly tests are deselected by
     default, and so are tests of third-party programs, selected by ``-m interop``.
@@ -73,7 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(item.location[0]))
         elif not marks[item] & {"spark", "house", "xdist_group"}:
             item.add_marker(pytest.mark.xdist_group(f"quick ones of {item.location[0]}"))
-    items.sort(key=lambda item: "spark" in marks[item])
+    items.sort(key=lambda item: ("spark" in marks[item], "house" not in marks[item]))
 
 
 def pytest_collection_finish() -> None:

@@ -29,6 +29,9 @@ Names = Annotated[
     list[str] | None, typer.Argument(metavar="FEED...", help="Names of feeds: the file of each is feeds/FEED.toml.")
 ]
 Every = Annotated[bool, typer.Option("--all", help="All feeds there are.")]
+Tables = Annotated[
+    list[str] | None, typer.Option("--table", metavar="NAME", help="Only this table; may be given several times.")
+]
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,14 @@ def _sharing(settings: Settings, feeds: Sequence[tuple[Connector, Feed]]) -> Ite
         if first != feed.name:
             file = settings.feeds[feed.name].file_of(tuple(key.split(".")))
             yield ConfigError(file=file, key=key, found=found, allowed=f"another one: the feed {first} has it")
+
+
+def chosen_tables(feed: Feed, wanted: Sequence[str] | None) -> list[str]:
+    """Return the tables selected by `Tables`, in the order of the settings; all without names. Raises ConfigError."""
+    for name in wanted or ():
+        if name not in feed.tables:
+            raise ConfigError(file="command line", key="--table", found=name, allowed=", ".join(sorted(feed.tables)))
+    return [name for name in feed.tables if not wanted or name in wanted]
 
 
 def invocation(ctx: typer.Context) -> Invocation:

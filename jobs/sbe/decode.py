@@ -1,8 +1,8 @@
 """``silverfold sbe decode``: print the messages of a file as one line of JSON each.
 
 A message that cannot be decoded has a line too, ``{"error", "message", "offset"}``: the error class of `conf.errors`,
-its text, and the offset in bytes from the start of the message, or from the start of the input if that cannot be cut
-into messages.
+its text, and the offset in bytes from the start of the message. Errors of the framing, as for a frame of another
+encoding type, have the offset from the start of the input.
 """
 
 from __future__ import annotations

@@ -69,10 +69,10 @@ def chunks(source: BinaryIO, before_waiting: Callable[[], None]) -> Iterator[byt
 
 
 def framed_messages(schema: Schema, framing: Framing, stream: Iterable[bytes]) -> Iterator[Message]:
-    """Yield the messages of a stream; a framing error comes last."""
+    """Yield the messages of a stream, and errors in place of those of another encoding; a framing error comes last."""
     try:
         for frame in frames_of(cutter_for(schema, framing), stream):
-            yield frame.body
+            yield frame.other_encoding or frame.body
     except WireError as error:
         yield error
 

@@ -92,16 +92,26 @@ def test_its_packages_are_those_of_its_extra_and_readme_names_it(found: Connecto
 
 
 def test_it_is_found_and_described_without_its_packages(found: Connector) -> None:
+    extra = f"one whose packages are here: install silverfold[{hyphenated_name(found)}]" if found.packages else None
+    assert described()[found.name] == f"{found.Options.__name__} {extra}"
+
+
+@cache
+def described() -> dict[str, str]:
+    """Return the options and the missing extra of all connectors, as told by a new process without their packages."""
+    connectors = [find_connector(name) for name in sorted(CONNECTORS)]
     script = (
         "import sys\n"
-        f"sys.modules.update(dict.fromkeys({found.packages}))\n"
+        "from importlib import import_module\n"
+        f"sys.modules.update(dict.fromkeys({[package for each in connectors for package in each.packages]}))\n"
         "from silverfold.connectors.registry import missing_extra\n"
-        f"from {type(found).__module__} import CONNECTOR as found\n"
-        "print(found.Options.__name__, missing_extra(found))"
+        "for module in sys.argv[1:]:\n"
+        "    found = import_module(module).CONNECTOR\n"
+        "    print(found.name, found.Options.__name__, missing_extra(found))"
     )
-    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
-    extra = f"one whose packages are here: install silverfold[{hyphenated_name(found)}]" if found.packages else None
-    assert done.stdout == f"{found.Options.__name__} {extra}\n"
+    modules = [type(each).__module__ for each in connectors]
+    done = subprocess.run([sys.executable, "-c", script, *modules], check=True, capture_output=True, text=True)
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines())
 
 
 def test_its_protocol_opens_nothing(found: Connector) -> None:

@@ -295,6 +295,8 @@ KILLED = {
     "after a commit, before it is noted": KILLED_AFTER_A_COMMIT_BEFORE_IT_IS_NOTED,
     "during a compaction": KILLED_DURING_A_COMPACTION,
 }
+BY_DAY = ("while a file is written", "after a commit, before it is noted")
+"""Steps that leave something behind: a file that no commit names, and a commit that nobody knows of."""
 
 PRELUDE = """
 import os, signal, sys, threading
@@ -314,7 +316,9 @@ def die():
 """
 
 
-@pytest.mark.parametrize("step", KILLED)
+@pytest.mark.parametrize(
+    "step", [*BY_DAY, *(pytest.param(step, marks=pytest.mark.nightly) for step in KILLED if step not in BY_DAY)]
+)
 def test_a_receiver_killed_at_any_step_goes_on_densely_when_it_is_started_again(conf, places, server, table, step):
     feed = (conf / "feeds/market.toml").read_text()
     (conf / "feeds/market.toml").write_text(feed.replace("interval_ms = 10", "interval_ms = 1, compact_every = 3"))

@@ -147,6 +147,7 @@ def test_tables_are_read_as_of_a_position_or_say_why_they_cannot(market: Warehou
     )
 
 
+@pytest.mark.nightly
 def test_a_history_has_the_versions_that_had_begun_and_those_that_ended_later_stand(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

@@ -293,7 +293,7 @@ def test_a_feed_nobody_configured_is_wrong_use(conf: Path, capsys: pytest.Captur
 
 def test_the_command_never_loads_spark(conf: Path):
     program = (
-        "import sys\nfrom jobs import cli\n"
+        "import sys\nfrom silverfold.jobs import cli\n"
         "try:\n    cli.main(sys.argv[1:])\nexcept SystemExit as end:\n    assert end.code == 0\n"
         "sys.exit(3 if 'pyspark' in sys.modules else 0)"
     )

@@ -217,7 +217,7 @@ def test_a_table_whose_source_sends_what_cannot_be_read_keeps_no_other_from_bein
 
 def test_the_command_never_loads_spark(conf: Path):
     program = (
-        "import sys\nfrom jobs import cli\n"
+        "import sys\nfrom silverfold.jobs import cli\n"
         "try:\n    cli.main(sys.argv[1:])\nexcept SystemExit as end:\n    assert end.code == 0\n"
         "sys.exit(3 if 'pyspark' in sys.modules else 0)"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import example, given
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from silverfold.conf.model import CutLimits
@@ -27,7 +27,6 @@ from silverfold.pipelines.upkeep.retention import drop_frames, plan_retention
 from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
 from tests.support.deephaven.landed_history import LandedHistory
-from tests.support.tries import a_third
 from tests.support.written_silver import write_silver
 
 FEED = "market"
@@ -129,7 +128,10 @@ ALL = {"upsert": (1.0, 1.0), "log": (1.0, 1.0)}
 
 
 @example([([("add", "upsert"), ("add", "log")], ALL), ([("add", "log")], ALL), ([("modify", "upsert")], ALL)])
-@a_third
+@settings(
+    max_examples=settings().max_examples // 10,  # an example takes a second
+    phases=(Phase.explicit, Phase.generate),  # shrinking would take minutes
+)
 @given(rounds=st.lists(ROUND, min_size=2, max_size=4))
 def test_a_base_stands_for_all_that_was_dropped(
     rounds: list[tuple[list[tuple[str, str]], dict[str, tuple[float, float]]]],

@@ -256,7 +256,7 @@ class StoryRunner:
 
 
 @settings(
-    max_examples=settings().max_examples // 12,  # an example is many seconds of Spark
+    max_examples=settings().max_examples // 20,  # an example is many seconds of Spark
     phases=(Phase.explicit, Phase.generate),  # shrinking would take an hour
 )
 @given(story=stories())

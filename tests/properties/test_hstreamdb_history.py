@@ -31,7 +31,7 @@ from tests.support.hstreamdb.landed import STREAM, feed_of, frame_of, objects, t
 from tests.support.running import run_once
 
 HISTORIES = 60
-"""In one run: twice as many by default."""
+"""In an example: by default the only one, whose cuts end inside what has landed."""
 BUILDS = 3
 SHOP = feed_of(orders=table_of({"keys": ["shard", "id"], "columns": {"shard": "int", "id": "int", "name": "string"}}))
 
@@ -128,10 +128,10 @@ def build(spark: SparkSession, places: Places, landed: Sequence[Frame], max_fram
 
 
 @settings(
-    max_examples=max(2, settings().max_examples // 20),  # an example takes three builds
+    max_examples=settings().max_examples // 40,  # an example takes three builds
     phases=(Phase.explicit, Phase.generate),  # to shrink takes an hour
 )
-@given(seed=st.integers(0, 2**32), max_frames=st.sampled_from([10_000, 300, 100]))
+@given(seed=st.integers(0, 2**32), max_frames=st.sampled_from([300, 100, 10_000]))
 def test_silver_is_the_model_in_whatever_order_and_however_often_records_land(
     spark: SparkSession, seed: int, max_frames: int
 ) -> None:

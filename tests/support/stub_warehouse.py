@@ -14,6 +14,8 @@ from silverfold.connectors.base import Feed
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.storage.cuts import last_cuts
+from silverfold.pipelines.store import open_table
+from tests.support.building_once import all_rows
 from tests.support.change_model import Change
 from tests.support.running import run_once
 from tests.support.stub_connector import FEED, STREAM, StubConnector, StubHistory, StubOptions, StubTable
@@ -48,9 +50,8 @@ class StubWarehouse:
         """Return the silver rows by ``k``."""
         return self.shown(self.places.silver(FEED, STREAM))
 
-    def shown(self, place: Place, where: str = "TRUE") -> dict[int, tuple[Any, ...]]:
-        rows = self.spark.read.format("delta").load(place.url).where(where)
-        return {row.k: (row.a, row.b) for row in rows.collect()}
+    def shown(self, place: Place) -> dict[int, tuple[Any, ...]]:
+        return {row["k"]: (row["a"], row["b"]) for row in all_rows(open_table(place))}
 
     def notes(self) -> Mapping[str, int]:
         """Return the counters of the last cut."""

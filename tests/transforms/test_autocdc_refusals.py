@@ -130,7 +130,7 @@ def test_a_table_of_others_is_refused(
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ("ADD CONSTRAINT known CHECK (false)", r"delta\.constraints\.known"),
+        pytest.param("ADD CONSTRAINT known CHECK (false)", r"delta\.constraints\.known", marks=pytest.mark.nightly),
         ("SET TBLPROPERTIES ('delta.appendOnly' = 'true')", r"delta\.appendOnly"),
     ],
 )
@@ -144,7 +144,11 @@ def test_a_table_gets_no_constraint_later(spark: SparkSession, tmp_path: Path, c
 
 
 @pytest.mark.parametrize(
-    ("options", "beside"), [({"ignore_null_updates": True}, "changes"), ({"apply_as_deletes": "TRUE"}, "tombstones")]
+    ("options", "beside"),
+    [
+        pytest.param({"ignore_null_updates": True}, "changes", marks=pytest.mark.nightly),
+        ({"apply_as_deletes": "TRUE"}, "tombstones"),
+    ],
 )
 def test_a_batch_refused_by_the_columns_of_its_table_is_not_remembered(
     spark: SparkSession, tmp_path: Path, options: dict[str, Any], beside: str

@@ -119,6 +119,7 @@ def test_moves_after_a_snapshot_in_the_same_cut_carry_its_rows(spark: SparkSessi
     assert found == [(1, "x", 3, 5), (2, "x", 5, 6), (2, "x", 6, None)]
 
 
+@pytest.mark.nightly
 def test_in_the_order_of_the_source_late_changes_find_their_place(spark: SparkSession, tmp_path: Path) -> None:
     kind = change_type(KEY, ROW)
     key = {"history": 0, "k": 1}
@@ -171,6 +172,7 @@ def positional(
     return sorted(tuple(row) for row in read(spark, path).collect())
 
 
+@pytest.mark.nightly
 def test_an_upsert_of_a_row_removed_in_the_same_moment_begins_a_row(spark: SparkSession, tmp_path: Path) -> None:
     entries = [(1, "update", 10, "first"), (1, "update", 20, "stays"), (3, "update", 10, "again")]
 

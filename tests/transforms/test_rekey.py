@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
-from chispa import assert_df_equality
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -15,6 +16,7 @@ from silverfold.transforms.complete_rows import completed
 from silverfold.transforms.existing_rows import by_keys, snapshot_by_keys, with_taken
 from silverfold.transforms.merge import Recorded, append, merge, replace
 from silverfold.transforms.sql import path_table
+from tests.support.building_once import all_rows
 
 KEY = T.StructType().add("_row_key", T.LongType())
 SOURCE = T.StructType().add("Sym", T.StringType()).add("Bid", T.DoubleType())
@@ -26,13 +28,19 @@ TABLE = "_row_key long, Sym string, Bid double, _position long"
 APP = "apply/market/quotes"
 
 
-@pytest.fixture
-def table(spark: SparkSession, tmp_path: Path) -> str:
-    target = path_table(str(tmp_path / "quotes"))
-    spark.sql(f"CREATE TABLE {target} ({TABLE}) USING DELTA")
+@pytest.fixture(scope="module")
+def quotes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The table that each test has a copy of: Spark takes a second to make it."""
+    quotes = str(tmp_path_factory.mktemp("quotes"))
+    spark.sql(f"CREATE TABLE {path_table(quotes)} ({TABLE}) USING DELTA")
     rows = spark.createDataFrame([(1, "A", 1.0, 5), (2, "B", 2.0, 5), (3, "C", 3.0, 5)], TABLE)
-    append(rows, str(tmp_path / "quotes"), recorded=Recorded(APP, 5))
-    return target
+    append(rows, quotes, recorded=Recorded(APP, 5))
+    return quotes
+
+
+@pytest.fixture
+def table(quotes: str, tmp_path: Path) -> str:
+    return path_table(shutil.copytree(quotes, str(tmp_path / "quotes")))
 
 
 def moved(spark: SparkSession, table: str, *rows: tuple[object, ...], upsert: bool = False) -> DataFrame:
@@ -57,20 +65,22 @@ def apply(spark: SparkSession, table: str, *rows: tuple[object, ...], upsert: bo
     merge(flat(moved(spark, table, *rows, upsert=upsert)), table, keys=["Sym"], recorded=Recorded(APP, 9))
 
 
-def assert_rows(spark: SparkSession, table: str, *rows: tuple[object, ...]) -> None:
-    assert_df_equality(spark.table(table), spark.createDataFrame(list(rows), TABLE), ignore_row_order=True)
+def assert_rows(table: str, *rows: tuple[object, ...]) -> None:
+    """Compare without Spark, in a tenth of its time."""
+    found = [tuple(row.values()) for row in all_rows(DeltaTable(table.removeprefix("delta.").strip("`")))]
+    assert sorted(found, key=repr) == sorted(rows, key=repr)
 
 
 def test_a_row_moves_with_its_key_and_keeps_what_was_not_sent(spark: SparkSession, table: str) -> None:
     apply(spark, table, ("update", 7, ["Sym"], 1, "Z", None))
 
-    assert_rows(spark, table, (1, "Z", 1.0, 7), (2, "B", 2.0, 5), (3, "C", 3.0, 5))
+    assert_rows(table, (1, "Z", 1.0, 7), (2, "B", 2.0, 5), (3, "C", 3.0, 5))
 
 
 def test_two_rows_swap_their_keys(spark: SparkSession, table: str) -> None:
     apply(spark, table, ("update", 7, ["Sym"], 1, "B", None), ("update", 8, ["Sym"], 2, "A", None))
 
-    assert_rows(spark, table, (1, "B", 1.0, 7), (2, "A", 2.0, 8), (3, "C", 3.0, 5))
+    assert_rows(table, (1, "B", 1.0, 7), (2, "A", 2.0, 8), (3, "C", 3.0, 5))
 
 
 def test_keys_move_in_a_circle(spark: SparkSession, table: str) -> None:
@@ -82,42 +92,42 @@ def test_keys_move_in_a_circle(spark: SparkSession, table: str) -> None:
         ("update", 7, ["Sym"], 3, "A", None),
     )
 
-    assert_rows(spark, table, (1, "B", 1.0, 7), (2, "C", 2.0, 7), (3, "A", 3.0, 7))
+    assert_rows(table, (1, "B", 1.0, 7), (2, "C", 2.0, 7), (3, "A", 3.0, 7))
 
 
 def test_a_row_takes_the_key_of_a_deleted_one(spark: SparkSession, table: str) -> None:
     apply(spark, table, ("delete", 7, None, 1, None, None), ("update", 8, ["Sym"], 2, "A", None))
 
-    assert_rows(spark, table, (2, "A", 2.0, 8), (3, "C", 3.0, 5))
+    assert_rows(table, (2, "A", 2.0, 8), (3, "C", 3.0, 5))
 
 
 def test_a_delete_by_row_key_finds_the_row_under_its_key(spark: SparkSession, table: str) -> None:
     apply(spark, table, ("delete", 7, None, 3, None, None), ("delete", 7, None, 99, None, None))
 
-    assert_rows(spark, table, (1, "A", 1.0, 5), (2, "B", 2.0, 5))
+    assert_rows(table, (1, "A", 1.0, 5), (2, "B", 2.0, 5))
 
 
 def test_a_new_row_key_takes_the_key_another_leaves(spark: SparkSession, table: str) -> None:
     apply(spark, table, ("delete", 7, None, 1, None, None), ("insert", 7, None, 4, "A", 9.0))
 
-    assert_rows(spark, table, (4, "A", 9.0, 7), (2, "B", 2.0, 5), (3, "C", 3.0, 5))
+    assert_rows(table, (4, "A", 9.0, 7), (2, "B", 2.0, 5), (3, "C", 3.0, 5))
 
 
 def test_an_update_without_the_key_column_stays_where_it_is(spark: SparkSession, table: str) -> None:
     apply(spark, table, ("update", 7, ["Bid"], 2, None, 8.0))
 
-    assert_rows(spark, table, (1, "A", 1.0, 5), (2, "B", 8.0, 7), (3, "C", 3.0, 5))
+    assert_rows(table, (1, "A", 1.0, 5), (2, "B", 8.0, 7), (3, "C", 3.0, 5))
 
 
 def test_an_update_of_an_unknown_row_makes_no_row_unless_it_may(spark: SparkSession, table: str) -> None:
     apply(spark, table, ("update", 7, None, 4, "D", 4.0))
-    assert_rows(spark, table, (1, "A", 1.0, 5), (2, "B", 2.0, 5), (3, "C", 3.0, 5))
+    assert_rows(table, (1, "A", 1.0, 5), (2, "B", 2.0, 5), (3, "C", 3.0, 5))
 
 
 def test_an_upsert_of_an_unknown_row_makes_it(spark: SparkSession, table: str) -> None:
     apply(spark, table, ("update", 7, None, 4, "D", 4.0), upsert=True)
 
-    assert_rows(spark, table, (1, "A", 1.0, 5), (2, "B", 2.0, 5), (3, "C", 3.0, 5), (4, "D", 4.0, 7))
+    assert_rows(table, (1, "A", 1.0, 5), (2, "B", 2.0, 5), (3, "C", 3.0, 5), (4, "D", 4.0, 7))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +165,7 @@ def snapshot(spark: SparkSession, *rows: tuple[object, ...]) -> DataFrame:
 def test_a_snapshot_is_matched_by_the_configured_keys(spark: SparkSession, table: str) -> None:
     replace(flat(snapshot(spark, (1, "A", 1.0), (7, "C", 3.5))), table, keys=["Sym"], recorded=Recorded(APP, 20))
 
-    assert_rows(spark, table, (1, "A", 1.0, 5), (7, "C", 3.5, 20))
+    assert_rows(table, (1, "A", 1.0, 5), (7, "C", 3.5, 20))
 
 
 def test_a_snapshot_with_one_key_twice_is_told(spark: SparkSession) -> None:

@@ -84,6 +84,7 @@ def test_a_version_lasts_while_maps_are_equal_and_not_while_zeros_have_other_sig
     assert sorted(map(tuple, rows.collect())) == [(0, 2, "0.0"), (2, None, "-0.0")]
 
 
+@pytest.mark.nightly
 def test_of_a_tie_a_variant_that_is_null_is_the_least(spark: SparkSession, tmp_path: Path) -> None:
     for number, cells in enumerate(["CAST(NULL AS VARIANT) AS a, 1 AS b", "parse_json('1') AS a, INT(NULL) AS b"]):
         source = own_session(spark).sql(f"SELECT 1 AS id, {cells}, 1 AS seq")

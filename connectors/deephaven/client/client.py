@@ -168,7 +168,7 @@ class TableClient(Closeable):
             self._session.close()
         voided = [event for event in self._remaining_events() if isinstance(event, UpdateVoided)]
         for event in voided:
-            self._notifier.notify(event, self._session.roles)
+            self._notifier.notify(event, self._session)
         return SourceUnavailable("the connection was closed here, inside an update") if voided else None
 
     def _remaining_events(self) -> Iterator[Event]:
@@ -195,7 +195,7 @@ class TableClient(Closeable):
                 return True
             if isinstance(event, ConnectionResponse):
                 self._greeted.set()
-            self._notifier.notify(event, self._session.roles)
+            self._notifier.notify(event, self._session)
             if isinstance(event, BadFrame):
                 return False
         return True

@@ -37,6 +37,8 @@ from silverfold.connectors.deephaven.protocol.messages import (
     UpdateVoided,
 )
 from silverfold.connectors.deephaven.protocol.roles import Roles
+from silverfold.connectors.deephaven.protocol.session import Session
+from silverfold.connectors.deephaven.protocol.subscriptions import ENDED
 
 
 class Listener:
@@ -79,6 +81,10 @@ class Listener:
         """Called with removed rows as ranges, shape (n, 2), both ends inclusive; may cover far more keys than exist."""
 
 
+_MAY_END = (UpdateEnded, UpdateVoided, UnsubscribeResponse, SubscriptionError)
+"""Events after which a subscription may be over."""
+
+
 class Notifier:
     """Turns events into calls of listeners. One per session.
 
@@ -105,15 +111,17 @@ class Notifier:
             self._pending.append(listener)
             self._admit()
 
-    def notify(self, event: Event, roles: Roles) -> None:
-        """Decode an event and call the listeners.
+    def notify(self, event: Event, session: Session) -> None:
+        """Decode an event, the session's newest, and call the listeners.
 
         Raises:
             WireError: A column message or a RowsRemoved cannot be decoded.
             RemoteProtocolError: A column is missing from the subscribe response, or has another type there.
         """
         with self._lock:
-            self._notify(event, roles)
+            if isinstance(event, _MAY_END):
+                self._remove_if_ended(event.subscription_id, session)
+            self._notify(event, session.roles)
             if self._pending:
                 self._admit()
 
@@ -122,6 +130,7 @@ class Notifier:
         with self._lock:
             voided = sorted(self._open)
             self._open.clear()
+            self._subscribed.clear()
             self._connection_error = error
             with ExitStack() as calls:  # runs every call even if one raises, the last one first
                 calls.callback(self._admit)
@@ -140,6 +149,10 @@ class Notifier:
             if self._connection_error is not None:
                 listener.on_connection_error(self._connection_error)
             self._listeners.append(listener)
+
+    def _remove_if_ended(self, subscription_id: int, session: Session) -> None:
+        if session.state(subscription_id) in ENDED:
+            self._subscribed.pop(subscription_id, None)
 
     def _call(self, method: Callable[..., None], *args: object) -> None:
         for listener in tuple(self._listeners):
@@ -178,7 +191,6 @@ class Notifier:
                 self._columns[event.subscription_id] = self._subscribed[event.subscription_id] = columns
                 self._call(Listener.on_subscribe_response, event.subscription_id, columns)
             case UnsubscribeResponse():
-                self._subscribed.pop(event.subscription_id, None)
                 self._call(Listener.on_unsubscribe_response, event.subscription_id)
             case SubscriptionError():
                 self._call(Listener.on_subscription_error, event.subscription_id, event.code, event.text)

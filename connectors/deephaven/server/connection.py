@@ -208,7 +208,10 @@ class ServedClient:
                 self._close(self._subscriptions.pop(publication.id))
             await self._queue(self._session.failure(publication, error))
 
-    async def _queue(self, message: bytes) -> None:
+    async def _queue(self, message: bytes | None) -> None:
+        """Queue a message; None stands for one that the schema lacks."""
+        if message is None:
+            return
         data = self._session.encode_frame(message)
         if not self._frames.full():
             self._frames.put_nowait(data)

@@ -68,7 +68,8 @@ class TableServer(Server[ServedClient]):
             msg_buffer_size: Longest message in bytes, announced to clients first.
             send_wait_time_millis: How long to wait for room in a full queue before its client is dropped.
             max_clients: Maximum number of clients served at once; further ones are turned away.
-            schema: The transport's schema; None for our reconstruction.
+            schema: The transport's schema; None for our reconstruction. Errors and ends of subscriptions for which it
+                has no message are not answered.
             prefix_counts: What the length prefix of each message counts.
 
         Raises:

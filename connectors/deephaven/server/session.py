@@ -86,8 +86,8 @@ class ServerSession:
         body = self._cutter.next_body()
         return None if body is None else decode_request(self._roles, body)
 
-    def subscribe(self, request: TableSubscribe | UnreadableSubscribe) -> tuple[bytes, Publication | None]:
-        """Return the answer, and the publication to start; None when the answer is an error."""
+    def subscribe(self, request: TableSubscribe | UnreadableSubscribe) -> tuple[bytes | None, Publication | None]:
+        """Return the answer, and the publication to start; None when the answer is an error, as `refusal` returns."""
         if isinstance(request, UnreadableSubscribe):
             return self.refusal(request.subscription_id, ErrorCode.UNEXPECTED_ERROR, str(request.error)), None
         try:
@@ -98,28 +98,33 @@ class ServerSession:
         self._publications[request.subscription_id] = publication
         return answer, publication
 
-    def unsubscribe(self, request: TableUnsubscribe) -> tuple[bytes, Publication | None]:
-        """Return the answer, and the publication to stop; None when there was none."""
+    def unsubscribe(self, request: TableUnsubscribe) -> tuple[bytes | None, Publication | None]:
+        """Return the answer, None where the schema lacks it; and the publication to stop, None when there was none."""
         publication = self._publications.pop(request.subscription_id, None)
         if publication is None:
             text = f"there is no subscription {request.subscription_id}"
             return self.refusal(request.subscription_id, ErrorCode.INVALID_SUBSCRIPTION_ID, text), None
+        if self._roles.unsubscribed is None:
+            return None, publication
         return encode_unsubscribe_response(self._roles, request.subscription_id), publication
 
     def end(self, publication: Publication) -> None:
         """Remove a subscription that has ended by itself; its id may be used again."""
         self._publications.pop(publication.id, None)
 
-    def failure(self, publication: Publication, error: SilverfoldError) -> bytes:
+    def failure(self, publication: Publication, error: SilverfoldError) -> bytes | None:
         """End a subscription whose rows cannot be sent; return the error message with the reason."""
         self.end(publication)
         if isinstance(error, SourceRefused):
             return self.refusal(publication.id, ErrorCode(error.code), error.text)
         return self.refusal(publication.id, ErrorCode.UNEXPECTED_ERROR, str(error))
 
-    def refusal(self, subscription_id: int, code: ErrorCode, text: str) -> bytes:
-        """Return an error message; its text is shortened to fit the buffer."""
-        room = self._buffer_size - len(encode_subscription_error(self._roles, subscription_id, code, ""))
+    def refusal(self, subscription_id: int, code: ErrorCode, text: str) -> bytes | None:
+        """Return an error message, its text shortened to fit the buffer; None where the schema lacks it or the code."""
+        try:
+            room = self._buffer_size - len(encode_subscription_error(self._roles, subscription_id, code, ""))
+        except LocalProtocolError:
+            return None
         shortened = text.encode("utf-8", "replace")[: max(room, 0)].decode("utf-8", "ignore")
         return encode_subscription_error(self._roles, subscription_id, code, shortened)
 

@@ -1,4 +1,4 @@
-"""Events of a connection or a file: messages, sequence gaps, and bytes that are no messages."""
+"""Events of a connection or a file: messages, frames of other encodings, sequence gaps, and bytes that are neither."""
 
 from __future__ import annotations
 
@@ -20,6 +20,16 @@ class MessageReceived(NamedTuple):
     """Position to resume from after the message (`connectors.sbe.protocol.filepositions`)."""
 
 
+class OtherEncodingReceived(NamedTuple):
+    """One complete frame that is no SBE message of the schema's byte order."""
+
+    body: bytes
+    encoding: int
+    """Encoding type in the frame header."""
+    place: str
+    """Position to resume from after the frame."""
+
+
 class SequenceGap(NamedTuple):
     """Packet numbers are not consecutive."""
 
@@ -37,4 +47,4 @@ class BadBytes(NamedTuple):
     """All received bytes from there on."""
 
 
-Event: TypeAlias = MessageReceived | SequenceGap | BadBytes
+Event: TypeAlias = MessageReceived | OtherEncodingReceived | SequenceGap | BadBytes

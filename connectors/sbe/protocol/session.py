@@ -11,11 +11,17 @@ from typing import Final
 
 from silverfold.conf.errors import WireError
 from silverfold.connectors.sbe.protocol.filepositions import BEGINNING, FilePosition
-from silverfold.connectors.sbe.protocol.messages import BadBytes, Event, MessageReceived, SequenceGap
+from silverfold.connectors.sbe.protocol.messages import (
+    BadBytes,
+    Event,
+    MessageReceived,
+    OtherEncodingReceived,
+    SequenceGap,
+)
 from silverfold.connectors.wire.framing.cutter import Frame
 from silverfold.connectors.wire.framing.settings import Framing
 from silverfold.connectors.wire.sbe.codec.framed import cutter_for
-from silverfold.connectors.wire.sbe.codec.header import Header, read_header
+from silverfold.connectors.wire.sbe.codec.header import read_header
 from silverfold.connectors.wire.sbe.schema.model import Schema
 
 SEQUENCE: Final = "sequence"
@@ -31,11 +37,11 @@ class Session:
 
     def __init__(self, schema: Schema, framing: Framing, *, begins: FilePosition = BEGINNING) -> None:
         self._schema, self._begins = schema, begins
-        self._cutter = cutter_for(schema, framing)
+        self._framing, self._cutter = framing, cutter_for(schema, framing)
         self._places, self._numbers = _Places(framing, begins.offset), _Numbers(framing)
         self._passes = begins.passed
         self._over = False
-        self._next: MessageReceived | None = None
+        self._next: MessageReceived | OtherEncodingReceived | None = None
 
     def receive(self, chunk: bytes) -> None:
         """Feed received bytes, in chunks of any size."""
@@ -61,21 +67,30 @@ class Session:
         frame = None
         try:
             frame = self._cutter.next_frame()
-            return None if frame is None else self._event_of(frame, read_header(self._schema, frame.body))
+            return None if frame is None else self._event_of(frame)
         except WireError as error:
             self._over = True
             offset, body = ((error.offset or 0), b"") if frame is None else (frame.offset, frame.body)
             return BadBytes(error, self._begins.offset + offset, body + self._cutter.left())
 
-    def _event_of(self, frame: Frame, header: Header) -> Event:
-        ours = header.schema_id == self._schema.id
-        template = self._schema.templates.get(header.template_id) if ours else None
-        message = MessageReceived(frame.body, header, template, self._places.behind(frame))
+    def _event_of(self, frame: Frame) -> Event:
+        received = self._message(frame) if frame.other_encoding is None else self._of_other_encoding(frame)
         gap = self._numbers.gap(frame)
         if gap is None:
-            return message
-        self._next = message
+            return received
+        self._next = received
         return gap
+
+    def _message(self, frame: Frame) -> MessageReceived:
+        header = read_header(self._schema, frame.body)
+        ours = header.schema_id == self._schema.id
+        template = self._schema.templates.get(header.template_id) if ours else None
+        return MessageReceived(frame.body, header, template, self._places.behind(frame))
+
+    def _of_other_encoding(self, frame: Frame) -> OtherEncodingReceived:
+        assert self._framing.encoding is not None
+        encoding = frame.head[self._framing.encoding.number]
+        return OtherEncodingReceived(frame.body, encoding, self._places.behind(frame))
 
 
 class _Places:

@@ -4,9 +4,11 @@
 control frame           the schema's XML, if it differs from the last control frame: bronze records the schema by which
                         the following frames were received
 data frame              one message, header and body, without framing; ``stream`` is its template id, or
-                        ``schema <id>`` for a message of another schema; with ``source_position`` if read from a file
+                        ``schema <id>`` for a message of another schema, ``encoding <type>`` for a frame of another
+                        encoding type; with ``source_position`` if read from a file
 ``schema changed``      differences from the schema that landed last, and whether the new one misreads older messages
 ``unknown template``    once per template and epoch: its messages land, and are decoded once a schema has the template
+``unknown encoding``    once per encoding type and epoch: frames that are no SBE of the schema's byte order land
 ``newer version``       once per epoch: messages are newer than the schema; the parts known to it are read
 ``deprecated``          once per element of a template: it is deprecated in the version of a message; or, for an enum's
                         value or a set's choice, a message contains it
@@ -26,7 +28,7 @@ from typing import Final
 from silverfold.conf.errors import RemoteProtocolError
 from silverfold.connectors.base import Boundary, Frame, Kind, mark
 from silverfold.connectors.common.bad_input import bad_input
-from silverfold.connectors.sbe.protocol.messages import BadBytes, MessageReceived, SequenceGap
+from silverfold.connectors.sbe.protocol.messages import BadBytes, MessageReceived, OtherEncodingReceived, SequenceGap
 from silverfold.connectors.sbe.protocol.session import Session
 from silverfold.connectors.sbe.receiver.changed import what_changed
 from silverfold.connectors.wire.sbe.codec.deprecated import DeprecatedValues
@@ -90,6 +92,8 @@ class Landing:
             match event:
                 case MessageReceived():
                     yield from self._message(event)
+                case OtherEncodingReceived():
+                    yield from self._other_encoding(event)
                 case SequenceGap(expected, found):
                     yield mark("sequence gap", level="warning", expected=expected, found=found)
                 case BadBytes(error) if self._grows and error.reason in _CUT_SHORT:
@@ -108,8 +112,18 @@ class Landing:
                 version, known = header.version, self._schema.version
                 yield mark("newer version", template=template.name, version=version, schema_version=known)
             yield from self._deprecated(template, header.version, event.body)
-        place = event.place if self._places else None
-        yield Frame(event.body, Kind.DATA, Boundary.WHOLE, stream, place)
+        yield self._data(event, stream)
+
+    def _other_encoding(self, event: OtherEncodingReceived) -> Iterator[Frame]:
+        encoding = f"{event.encoding:#06x}"
+        stream = f"encoding {encoding}"
+        if stream not in self._unknown:
+            self._unknown.add(stream)
+            yield mark("unknown encoding", encoding=encoding)
+        yield self._data(event, stream)
+
+    def _data(self, event: MessageReceived | OtherEncodingReceived, stream: str) -> Frame:
+        return Frame(event.body, Kind.DATA, Boundary.WHOLE, stream, event.place if self._places else None)
 
     def _stream(self, header: Header) -> str:
         return str(header.template_id) if header.schema_id == self._schema.id else f"schema {header.schema_id}"

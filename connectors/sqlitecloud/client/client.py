@@ -149,13 +149,13 @@ class Client:
         """Return the session's uuid, as notifications name their sender."""
         found = await self.exec("GET CLIENT KEY UUID;")
         if not isinstance(found, str):
-            raise RemoteProtocolError("the session's uuid is not a text")
+            raise self._session.lose(RemoteProtocolError("the session's uuid is not a text"))
         return found
 
     async def ping(self) -> None:
         """Check that the server responds. Raise SourceUnavailable if it does not answer in time."""
         if await self.exec("PING;") != "PONG":
-            raise RemoteProtocolError("PING is not answered with PONG")
+            raise self._session.lose(RemoteProtocolError("PING is not answered with PONG"))
 
     async def listen(self, channel: str) -> None:
         """Subscribe to the messages of a channel.
@@ -201,7 +201,7 @@ class Client:
         """Return the names of all channels."""
         found = await self._reply(Statement("LIST CHANNELS;"))
         if not isinstance(found, Rowset):
-            raise RemoteProtocolError("the list of channels is not a rowset")
+            raise self._session.lose(RemoteProtocolError("the list of channels is not a rowset"))
         return [str(row[0]) for row in found.rows]
 
     async def pubsub_only(self) -> None:

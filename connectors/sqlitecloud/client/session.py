@@ -106,7 +106,7 @@ class Session:
 
     async def close(self) -> None:
         """End both connections immediately. Idempotent."""
-        self._lose(SourceUnavailable("the session was closed here"))
+        self.lose(SourceUnavailable("the session was closed here"))
         for connection in self._connections():
             await connection.close()
 
@@ -127,7 +127,7 @@ class Session:
                 async for answer in answers:
                     yield answer
         except _OVER as error:
-            raise self._lose(error) from error
+            raise self.lose(error) from error
 
     async def answer(self, request: Request, patience: float | None) -> Answer:
         """Send a request, and return the last event of its reply; the only one unless it is chunked."""
@@ -159,7 +159,7 @@ class Session:
         try:
             return await self._pubsub_connection.next_notifications()
         except _OVER as error:
-            raise self._lose(error) from error
+            raise self.lose(error) from error
 
     def arrived(self) -> list[Notification]:
         """Return the arrived, undelivered notifications without waiting."""
@@ -195,11 +195,11 @@ class Session:
             self._pubsub_connection = PubSubConnection(connection, stream, frame_timeout=self._frame_timeout)
             await self._pubsub_connection.open(ticket, self._settings.timeout)
         except StatementRefused as refused:
-            raise self._lose(SourceUnavailable(f"the pub/sub connection was refused: {refused}")) from refused
+            raise self.lose(SourceUnavailable(f"the pub/sub connection was refused: {refused}")) from refused
         except SilverfoldError as error:
-            raise self._lose(error) from error
+            raise self.lose(error) from error
         except BaseException:
-            self._lose(SourceUnavailable("the pub/sub connection was not opened"))
+            self.lose(SourceUnavailable("the pub/sub connection was not opened"))
             raise
         connection.ended.add_done_callback(self._second_ended)
 
@@ -209,12 +209,12 @@ class Session:
 
     def _main_ended(self, _ended: object) -> None:
         if not self._pubsub_only:
-            self._lose(SourceUnavailable("the server closed the main connection"))
+            self.lose(SourceUnavailable("the server closed the main connection"))
 
     def _second_ended(self, _ended: object) -> None:
-        self._lose(SourceUnavailable("the server closed the pub/sub connection"))
+        self.lose(SourceUnavailable("the server closed the pub/sub connection"))
 
-    def _lose(self, error: SilverfoldError) -> SilverfoldError:
+    def lose(self, error: SilverfoldError) -> SilverfoldError:
         """End the session, and return its first reason."""
         if self._lost is None:
             self._lost = error

@@ -34,6 +34,8 @@ class Frame(NamedTuple):
     """Numbers in the packet header, by name."""
     before: int = 0
     """Bytes of the frame before the message."""
+    other_encoding: InvalidValue | None = None
+    """``encoding-type``: why the schema cannot read the message, which is of another encoding type; else None."""
 
 
 class FrameCutter:
@@ -110,7 +112,7 @@ class FrameCutter:
             TruncatedMessage: ``short-frame``: a message shorter than its header is announced. ``truncated``: the
                 input ends inside a header or a message.
             InvalidValue: ``frame-mark``: the fixed bytes of a header differ. ``encoding-type``: the frame header
-                announces another encoding than the schema's.
+                announces another encoding than the schema's, and a length that is out of bounds.
             WireError: Raised by ``measure``.
         """
         if self._error is not None:
@@ -129,13 +131,15 @@ class FrameCutter:
         head_size = self._head_reader.size
         if self._lacks(head_size, may_end=self._left_in_packet is None):
             return None
-        head = self._read_head()
-        frame_size = head_size + self._message_size(head)
+        head = self._read_header(self._head_reader)
+        other = self._other_encoding(head)
+        frame_size = head_size + self._message_size(head, other)
         if self._lacks(frame_size):
             return None
         before = head_size - self._inside
         start, end = self._at + before, self._at + frame_size
-        frame = Frame(self._chunk[start:end], self._chunk_offset + start, head, self._packet or _NOTHING, before)
+        packet = self._packet or _NOTHING
+        frame = Frame(self._chunk[start:end], self._chunk_offset + start, head, packet, before, other)
         self._consume(frame_size)
         self._padding = -frame_size % self._framing.padding
         if self._left_in_packet is not None:
@@ -188,18 +192,22 @@ class FrameCutter:
             return packet[self._framing.count]
         return 1 if self._framing.per_packet == "one" else None
 
-    def _read_head(self) -> dict[str, int]:
-        head = self._read_header(self._head_reader)
-        if self._encoding is not None and head[self._encoding[0]] != self._encoding[1]:
-            name, expected = self._encoding
-            detail = f"{name} {head[name]:#06x}, that of the schema's byte order is {expected:#06x}"
-            raise InvalidValue(detail, offset=self._error_offset, reason="encoding-type")
-        return head
+    def _other_encoding(self, head: Mapping[str, int]) -> InvalidValue | None:
+        """Return the error for a frame of another encoding type than the schema's; None for one of the schema's."""
+        if self._encoding is None or head[self._encoding[0]] == self._encoding[1]:
+            return None
+        name, expected = self._encoding
+        detail = f"{name} {head[name]:#06x}, that of the schema's byte order is {expected:#06x}"
+        return InvalidValue(detail, offset=self._error_offset, reason="encoding-type")
 
-    def _message_size(self, head: Mapping[str, int]) -> int:
+    def _message_size(self, head: Mapping[str, int], other: InvalidValue | None) -> int:
         """Return the size of the message after a frame header; raise if it is out of bounds."""
         assert self._framing.length is not None
         size = head[self._framing.length] - self._framing.length_counts
+        if other is not None and not 0 <= size <= self._framing.largest:
+            raise other
+        if other is not None:
+            return size
         if size > self._framing.largest:
             raise self._too_large(f"a message of {size} bytes is announced")
         if size < self._smallest:

@@ -106,6 +106,9 @@ class PacketType:
 class EncodingType:
     """Encoding type of the message, in the frame header (FIX SOFH).
 
+    Frames of other encoding types can be cut, but not decoded. A type that a venue fixes is a `Mark` instead: where
+    lengths have 16 bits, it alone shows that the position in the stream is lost.
+
     Args:
         number: Name of the number in the frame header.
         little: Its value for little-endian SBE.

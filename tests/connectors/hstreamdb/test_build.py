@@ -79,7 +79,7 @@ def test_late_and_repeated_records_change_nothing_and_tombstones_go_below_the_fl
     assert [cut.notes for cut in last_cuts(Places(str(warehouse)), SHOP.name).values()] == [{}]
 
 
-@pytest.mark.parametrize("rounds", [4, pytest.param(25, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("rounds", [3, pytest.param(25, marks=pytest.mark.nightly)])
 def test_tombstones_stay_few_however_long_the_run(spark: SparkSession, warehouse: Path, rounds: int) -> None:
     left = []
     for number in range(rounds):

@@ -185,6 +185,7 @@ def test_what_one_builder_skips_is_skipped_for_another_that_finds_its_cut_applie
     assert verify_table(places, CONNECTOR, shop, "albums").verdict is Verdict.EQUAL
 
 
+@pytest.mark.nightly
 def test_a_row_that_fails_a_rule_is_mended_whatever_columns_are_told_in_between(
     spark: SparkSession, warehouse: Path
 ) -> None:

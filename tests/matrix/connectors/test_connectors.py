@@ -14,6 +14,11 @@ NIGHT = 40
 """Number of histories per connector at night: those of the sample, then random ones."""
 BY_DAY, ROUNDS = 2, 2
 """Tables and rounds of the single history per connector by day."""
+ELSEWHERE = {
+    "deephaven": "tests/properties/test_build_model.py",
+    "sqlitecloud": "tests/connectors/sqlitecloud/test_reconstructed.py",
+}
+"""Connectors whose histories by day are those of another module."""
 
 
 def check(spark: SparkSession, case: Case) -> None:
@@ -22,7 +27,9 @@ def check(spark: SparkSession, case: Case) -> None:
         pytest.fail(str(found), pytrace=False)
 
 
-@pytest.mark.parametrize("connector", WORLDS)
+@pytest.mark.parametrize(
+    "connector", [pytest.param(name, marks=[pytest.mark.nightly] if name in ELSEWHERE else []) for name in WORLDS]
+)
 def test_silver_is_what_the_source_holds(spark: SparkSession, connector: str) -> None:
     case = case_of(connector, _cheap(connector))
     check(spark, replace(case, settings=Settings(case.settings.feed, case.settings.tables[:BY_DAY]), rounds=ROUNDS))

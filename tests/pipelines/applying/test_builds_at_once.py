@@ -135,7 +135,8 @@ def test_a_running_build_begins_anew_where_its_table_is_gone(spark: SparkSession
     assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
 
 
-@pytest.mark.parametrize("first_has_it", [pytest.param(False, marks=pytest.mark.nightly), True])
+@pytest.mark.nightly
+@pytest.mark.parametrize("first_has_it", [False, True])
 def test_builds_under_other_rules_do_not_mix(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, first_has_it: bool
 ) -> None:

@@ -63,6 +63,7 @@ def test_a_change_that_comes_late_among_partial_updates_marks_its_key_until_a_wh
     assert (degraded_keys(stub, **expect), verified(stub, **expect)) == (0, (Verdict.EQUAL, None, 2))
 
 
+@pytest.mark.nightly
 def test_a_late_partial_update_behind_a_whole_row_of_the_same_cut_marks_nothing(
     spark: SparkSession, warehouse: Path
 ) -> None:
@@ -74,6 +75,7 @@ def test_a_late_partial_update_behind_a_whole_row_of_the_same_cut_marks_nothing(
     assert (stub.rows(), degraded_keys(stub)) == ({1: ("y", 2)}, 0)
 
 
+@pytest.mark.nightly
 def test_late_whole_rows_mark_nothing_until_an_update_is_partial(spark: SparkSession, warehouse: Path) -> None:
     stub = StubWarehouse(spark, warehouse, STUB)
     stub.history.update([change("insert", 1, a="x", b=0), change("insert", 2, a="y", b=0)], sequences=["01", "02"])

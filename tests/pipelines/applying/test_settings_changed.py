@@ -136,6 +136,7 @@ def test_a_snapshot_gives_a_table_other_keys(market: Market) -> None:
     assert (market.rows(), market.is_equal()) == ({"AAPL": 21}, True)
 
 
+@pytest.mark.nightly
 def test_keys_that_are_named_or_not_are_the_same_keys(market: Market) -> None:
     market.change(keys=("Sym",))
     market.rebuild()
@@ -231,6 +232,7 @@ def test_updates_of_another_source_or_filter_alone_are_rows_of_a_table_that_is_r
     assert verify_table(built.places, CONNECTOR, built.feed, "t").verdict is Verdict.EQUAL
 
 
+@pytest.mark.nightly
 def test_a_table_without_rows_is_of_its_settings_too(market: Market) -> None:
     market.history.update("t", removed=[1, 2, 3])
     assert market.built.land_and_build(market.history) == {}
@@ -242,6 +244,7 @@ def test_a_table_without_rows_is_of_its_settings_too(market: Market) -> None:
     assert (market.rows(), market.is_equal()) == ({"SAP": 1}, True)
 
 
+@pytest.mark.nightly
 def test_a_list_of_keys_in_another_order_is_the_same_list(market: Market) -> None:
     market.change(keys=("Sym", "Qty"))
     market.rebuild()

@@ -235,6 +235,7 @@ def test_a_history_that_a_table_went_on_without_is_not_gone_on_with(
     }
 
 
+@pytest.mark.nightly
 def test_a_table_that_never_came_to_be_is_rebuilt_whatever_its_history_recorded(
     tried: Tried, monkeypatch: pytest.MonkeyPatch
 ) -> None:

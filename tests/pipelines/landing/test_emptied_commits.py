@@ -19,7 +19,7 @@ from tests.support.deephaven.landed_history import LandedHistory
 
 @pytest.mark.parametrize(
     "settings",
-    [{"stored_as_scd_type": 2}, pytest.param({}, marks=pytest.mark.nightly)],
+    [pytest.param({"stored_as_scd_type": 2}, marks=pytest.mark.nightly), {}],
 )
 def test_a_table_whose_newest_commit_is_empty_holds_until_it_is_rebuilt_or_read_anew(
     spark: SparkSession, warehouse: Path, settings: dict[str, Any]

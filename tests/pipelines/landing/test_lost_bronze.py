@@ -212,7 +212,7 @@ def test_a_table_of_other_frames_than_bronze_has_is_refused_and_made_anew(spark:
     assert feed.verify("foo").verdict is Verdict.EQUAL
 
 
-@pytest.mark.parametrize("all_of_it", [False, True])
+@pytest.mark.parametrize("all_of_it", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_a_receiver_that_begins_behind_silver_loses_nothing_more(spark: SparkSession, tmp_path: Path, all_of_it: bool):
     feed = SqliteCloudFeed(tmp_path, {"foo": {}})
     feed.connect(*snapshot_of(1, 2))

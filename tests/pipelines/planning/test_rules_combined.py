@@ -114,6 +114,7 @@ def test_a_rule_means_what_spark_reads(spark: SparkSession, warehouse: Path) -> 
     assert sorted(feed.rows()) == [1, 2, 4, 6]
 
 
+@pytest.mark.nightly
 def test_a_source_gains_a_column_while_a_row_is_aside(spark: SparkSession, warehouse: Path) -> None:
     rules = rule("b < 10", "quarantine")
     feed = stub(spark, warehouse, StubConnector(has_partial_updates=False))
@@ -152,6 +153,7 @@ def test_a_column_may_be_called_as_we_call_ours(spark: SparkSession, warehouse: 
     assert built.rows("t") == {1: {name: 3, "V": 1}, 2: {name: 2, "V": 2}}
 
 
+@pytest.mark.nightly
 def test_the_key_of_a_positional_source_may_be_called_row(spark: SparkSession, warehouse: Path) -> None:
     built, history = deephaven(spark, warehouse, {"Row": "Long", "N": "Long"}, keys=("Row", "N"))
     history.snapshot("t", {1: {"Row": 1, "N": 1}})
@@ -168,6 +170,7 @@ def test_a_rule_on_a_column_of_ours_is_refused_by_name(spark: SparkSession, ware
     assert feed.build(expect=rule("_position > 0", "warn"))[STREAM].error_class == "UNUSABLE_EXPECTATION"
 
 
+@pytest.mark.nightly
 def test_history_has_nothing_of_a_cut_that_a_rule_refuses(spark: SparkSession, warehouse: Path) -> None:
     rules = rule("b < 10", "fail")
     feed = stub(spark, warehouse)
@@ -229,6 +232,7 @@ def test_rows_aside_are_not_written_again_by_a_cut_that_leaves_them_as_they_are(
     assert (feed.rows(), DeltaTable(side_table_url(feed)).version()) == ({1: ("xx", 1)}, version)
 
 
+@pytest.mark.nightly
 def test_rows_aside_that_a_cut_changed_before_it_died_are_put_back_by_a_longer_one(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,6 +331,7 @@ def snapshot(feed: StubWarehouse, *, b: int) -> None:
     feed.history.end_snapshot()
 
 
+@pytest.mark.nightly
 def test_a_history_without_snapshots_waits_at_what_cannot_be_read(spark: SparkSession, warehouse: Path) -> None:
     feed = StubWarehouse(spark, warehouse, StubConnector(snapshots=False))
     feed.history.update([change("insert", 1, a="x", b=1)])
@@ -361,14 +366,10 @@ def test_a_table_goes_as_far_as_nothing_is_wrong_however_it_is_cut(
     assert {key: row["B"] for key, row in built.rows("t").items()} == {0: 0, 1: 1, 2: 2, 3: 3}
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("other", "follows"),
-    [
-        pytest.param("unexplained", False, marks=pytest.mark.nightly),
-        pytest.param("unexplained", True, marks=pytest.mark.nightly),
-        pytest.param("unjudgeable", False, marks=pytest.mark.nightly),
-        ("unjudgeable", True),
-    ],
+    [("unexplained", False), ("unexplained", True), ("unjudgeable", False), ("unjudgeable", True)],
 )
 def test_a_mended_row_is_passed_though_something_else_is_wrong_behind_it(
     spark: SparkSession, warehouse: Path, other: str, *, follows: bool

@@ -121,6 +121,7 @@ def test_jars_that_cannot_be_fetched_are_named_with_what_to_do(tmp_path):
     assert done.stderr == ""
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_an_option_that_spark_refuses_is_told_without_javas_noise():
     done = start_elsewhere("spark.master=local[many]")

@@ -114,7 +114,8 @@ def test_a_builder_that_comes_between_history_and_table_takes_nothing_from_the_o
     assert [b for k, b, *_ in tried.versions() if k == 1] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("part", ["history", pytest.param("tombstones", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("part", ["history", "tombstones"])
 def test_what_is_taken_back_too_late_is_noticed_by_the_cut_that_is_written_on_it(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:

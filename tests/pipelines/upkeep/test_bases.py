@@ -133,6 +133,7 @@ def webhooks(feed: Feed) -> Callable[..., list[Frame]]:
     return lambda *bodies: [frame for body in bodies for frame in landing.frames(body)]
 
 
+@pytest.mark.nightly
 def test_webhooks_go_on_are_verified_and_rebuilt_from_their_base(spark: SparkSession, warehouse: Path):
     types = {"AlbumId": "bigint", "Price": "decimal(6, 2)"}
     feed = webhook_feed(tables={"albums": webhook_table(types=types, stored_as_scd_type=2)})
@@ -183,7 +184,7 @@ def test_webhooks_go_on_are_verified_and_rebuilt_from_their_base(spark: SparkSes
     assert (rebuilt.base, days.verify("albums").verdict) == (first, Verdict.EQUAL)
 
 
-@pytest.mark.parametrize("action", ["quarantine", pytest.param("fail", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("action", [pytest.param("quarantine", marks=pytest.mark.nightly), "fail"])
 def test_a_rebuild_judges_the_rows_of_the_base_by_the_rules_of_today(spark: SparkSession, warehouse: Path, action: str):
     def feed(condition: str, action: str = "quarantine") -> Feed:
         rules = {"priced": {"condition": condition, "action": action}}
@@ -287,6 +288,7 @@ def sbe_frames(*bodies: bytes, schema_is_new: bool) -> list[Frame]:
     return [*begun, *landing.receive(octets), *landing.receive_eof()]
 
 
+@pytest.mark.nightly
 def test_appended_and_keyed_messages_of_sbe_go_on_from_their_bases(spark: SparkSession, warehouse: Path):
     tables = {"trades": sbe_table(template="Trade"), "book": sbe_table(**BOOK)}
     feed = Feed("stream", "sbe", "127.0.0.1:1", sbe_options(), tables)

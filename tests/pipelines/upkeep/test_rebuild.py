@@ -106,7 +106,7 @@ def test_a_build_that_was_running_goes_on_from_the_rebuilt_table(market: Market)
     assert [cut.last_position for cut in read_cuts(market.built.places, FEED)] == [9, 9, 12]
 
 
-@pytest.mark.parametrize("lost", ["everything", "its files"])
+@pytest.mark.parametrize("lost", ["everything", pytest.param("its files", marks=NIGHTLY)])
 def test_a_table_that_is_gone_or_has_lost_files_is_made_anew(market: Market, lost: str):
     folder = market.warehouse / "silver" / FEED / "quotes"
     if lost == "everything":
@@ -165,7 +165,7 @@ def test_a_damaged_list_of_cuts_stops_nothing(market: Market):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"keys": ("Sym",)},
+        pytest.param({"keys": ("Sym",)}, marks=NIGHTLY),
         {"mode": "updates_only"},
         pytest.param({"mode": "updates_only", "apply": "upsert"}, marks=NIGHTLY),
     ],
@@ -321,6 +321,7 @@ def test_a_frame_that_cannot_be_decoded_leaves_everything_as_it_was(market: Mark
     assert (market.built.rows("quotes"), market.left_over()) == (before, [])
 
 
+@pytest.mark.nightly
 def test_a_history_begins_behind_other_columns_though_a_frame_before_them_cannot_be_decoded(
     spark: SparkSession, warehouse: Path
 ):
@@ -366,7 +367,9 @@ def test_nothing_landed_is_nothing_to_build_from(spark: SparkSession, warehouse:
         Rebuild(spark, built.settings, CONNECTOR, built.feed, "quotes", "a").run()
 
 
-@pytest.mark.parametrize(("before", "after"), [pytest.param((), (), marks=NIGHTLY), ((1,), ()), ((), (1,))])
+@pytest.mark.parametrize(
+    ("before", "after"), [*(pytest.param(before, (), marks=NIGHTLY) for before in ((), (1,))), ((), (1,))]
+)
 def test_a_table_may_be_empty_before_and_after(
     spark: SparkSession, warehouse: Path, before: tuple[int, ...], after: tuple[int, ...]
 ):

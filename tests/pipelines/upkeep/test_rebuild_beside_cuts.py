@@ -25,7 +25,8 @@ SMALL = {"small": {"condition": "Qty < 60", "action": "quarantine"}}
 
 
 @pytest.mark.parametrize(
-    "settings", [{"expect": SMALL}, pytest.param({"stored_as_scd_type": 2}, marks=pytest.mark.nightly), {}]
+    "settings",
+    [*(pytest.param(each, marks=pytest.mark.nightly) for each in ({"expect": SMALL}, {"stored_as_scd_type": 2})), {}],
 )
 @pytest.mark.parametrize("step", ["table_write", pytest.param("companion_writes", marks=pytest.mark.nightly)])
 def test_a_cut_that_was_begun_before_a_rebuild_is_done_again_after_it(

@@ -97,6 +97,7 @@ def test_a_history_made_anew_is_what_it_was_and_a_death_leaves_the_old_one(spark
     ]
 
 
+@pytest.mark.nightly
 def test_what_moves_while_a_snapshot_is_read_begins_where_it_was_spoken_of_last(spark: SparkSession, warehouse: Path):
     versioned = VersionedTable(spark, warehouse, StubConnector())
     source = versioned.source

@@ -44,7 +44,8 @@ def encode(
         name: The message's name.
         version: Write as this older version: newer elements are left out, and their values ignored.
         tolerant: Also write what readers accept although the schema does not: unlisted enum values and set bits, values
-            outside minValue and maxValue, null values in required fields.
+            outside minValue and maxValue, and null values in required fields, as `decode` returns them: None for an
+            enum, the raw value for a number, empty text. None for any other required field is refused all the same.
         header: Values for header members that SBE does not define; zero by default.
         deprecated: Whether a message with anything that `value_checks.needlessly_deprecated` yields is written, written
             with a DeprecationWarning, or refused. Other than ``allow``, this also decodes the message.

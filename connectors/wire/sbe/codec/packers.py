@@ -1,7 +1,7 @@
 """Converts values to what `struct` packs: one function per encoding, built once (the reverse of `blocks`).
 
 Values that would be read back differently are refused: out of range, null in required fields, unlisted. With
-``tolerant``, every value is written that a reader accepts and the bytes can hold.
+``tolerant``, every value is written that a reader returns and the bytes can hold.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ def run(octets: bytes, size: int) -> tuple[Recorder, TableListener]:
         if isinstance(event, UpdateBegan):
             recorder.open[event.subscription_id] = Seen(event.snapshot)
         for notifier in notifiers:
-            notifier.notify(event, session.roles)
+            notifier.notify(event, session)
     return recorder, tables
 
 
@@ -136,7 +136,7 @@ def listened(*bodies: bytes) -> TableListener:
     tables = TableListener()
     notifier = Notifier(tables)
     for event, session in events_of(b"".join(map(frame, frames)), 1 << 20):
-        notifier.notify(event, session.roles)
+        notifier.notify(event, session)
     return tables
 
 
@@ -232,7 +232,7 @@ def test_a_listener_that_overrides_nothing_is_told_everything() -> None:
     notifier = Notifier(Listener())
 
     notified = [
-        notifier.notify(event, session.roles)
+        notifier.notify(event, session)
         for event, session in events_of(VECTORS["stream-two-subscriptions-torn-update"].octets, 1 << 20)
     ]
 

@@ -19,7 +19,7 @@ from silverfold.connectors.deephaven.client.table_listener import TableListener
 from silverfold.connectors.deephaven.protocol.messages import ColumnInfo, SubscribeMode
 from silverfold.connectors.deephaven.protocol.types import TYPES as COLUMN_TYPES
 from silverfold.connectors.deephaven.server.server import TableServer
-from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable, load
 
 NOON = 1_503_662_400_000_000_000
 TYPES = {
@@ -158,6 +158,26 @@ def test_a_listener_that_is_added_later_hears_what_stands_and_whole_updates(
     late = TableListener()
     client.add_listener(late)
     assert late.rows(7) == {}
+
+
+def test_a_listener_that_is_added_later_gets_no_subscription_that_is_over() -> None:
+    table = load({"S": "String"}, {"S": ["a"]})
+    with TableServer.start(0, msg_buffer_size=400) as server:
+        server.export_table("Texts", table)
+        first, late = TableListener(), TableListener()
+        with TableClient("127.0.0.1", server.port, first) as client:
+            client.subscribe(1, SubscribeMode.SNAPSHOT_ONLY, "Texts")
+            client.subscribe(2, SubscribeMode.SNAPSHOT_WITH_UPDATES, "Texts")
+            client.subscribe(3, SubscribeMode.SNAPSHOT_WITH_UPDATES, "Texts", ["S"], "S = `a`")
+            first.expect_updates(3)
+            with table.update() as update:
+                update.add_columns({"S": ["y" * 500]})
+            first.expect_subscription_errors(1)
+            client.add_listener(late)
+
+    assert first.last_error is not None
+    assert first.last_error[:2] == (2, "OBJECT_OVERFLOW")
+    assert [len(late.columns(subscription_id)) for subscription_id in (1, 2, 3)] == [0, 0, 1]
 
 
 def test_all_listeners_are_told_that_the_connection_is_over_also_those_that_come_then(server: TableServer) -> None:

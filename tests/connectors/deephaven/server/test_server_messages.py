@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from decimal import Decimal
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -12,9 +15,11 @@ from silverfold.connectors.deephaven.protocol.messages import (
     SubscribeResponse,
     SubscriptionError,
 )
+from silverfold.connectors.deephaven.protocol.session import Session
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.deephaven.server.server import TableServer
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.connectors.wire.sbe.schema.load import load_schema
 from tests.support.deephaven.peer import Peer
 
 SNAPSHOT, BOTH, UPDATES = SubscribeMode.SNAPSHOT_ONLY, SubscribeMode.SNAPSHOT_WITH_UPDATES, SubscribeMode.UPDATES_ONLY
@@ -114,3 +119,25 @@ def test_a_response_or_error_too_long_for_the_buffer_is_cut_short() -> None:
             assert answer.text == "a response of 286 bytes does not fit the buffe"
             assert len(answer.body) == 64
             assert isinstance(peer.subscribe(2, "T", columns=["column number 3"]), SubscribeResponse)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "request_of"),
+    [
+        ("TableUnsubscribeResponse", lambda session: session.unsubscribe(1)),
+        ("TableSubscriptionError", lambda session: session.subscribe(2, BOTH, "no such table")),
+    ],
+)
+def test_what_the_schema_has_no_message_for_is_not_answered_and_the_connection_goes_on(
+    lacking: str, request_of: Callable[[Session], bytes]
+) -> None:
+    xml = (files("silverfold.connectors.deephaven") / "schema.xml").read_text("utf-8")
+    schema = load_schema(re.sub(rf'<sbe:message name="{lacking}".*?</sbe:message>', "", xml, flags=re.DOTALL).encode())
+    with TableServer.start(schema=schema) as server:
+        server.export_table("T", LiveTable({"A": "Int"}))
+        with Peer(server.port, schema=schema) as peer:
+            peer.subscribe(1, "T")
+            peer.update()
+            peer.socket.sendall(request_of(peer.session))
+
+            assert isinstance(peer.subscribe(3, "T", SNAPSHOT), SubscribeResponse)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from silverfold.connectors.sbe.protocol.filepositions import BEGINNING, FilePosition, furthest
-from silverfold.connectors.sbe.protocol.messages import BadBytes, MessageReceived, SequenceGap
+from silverfold.connectors.sbe.protocol.messages import BadBytes, MessageReceived, OtherEncodingReceived, SequenceGap
 from silverfold.connectors.sbe.protocol.schemas import feed_schema
 from silverfold.connectors.sbe.protocol.session import Session
 from silverfold.connectors.sbe.server.market import Market
@@ -73,6 +73,17 @@ def test_a_message_of_a_template_or_schema_that_is_not_ours_is_a_message_without
         (None, 99, 901),
         (None, 1, 7),
     ]
+
+
+@pytest.mark.parametrize("size", [1, 7, 1 << 20])
+def test_a_frame_of_another_encoding_is_an_event_and_reading_goes_on_behind_it(size: int):
+    octets = stream("sofh", SECURITIES[:1]) + bytes.fromhex("00000009 f000 383d46") + stream("sofh", SECURITIES[1:2])
+
+    first, other, last = events(octets, "sofh", size=size)
+
+    assert other == OtherEncodingReceived(b"8=F", 0xF000, "56")
+    assert [first.body, last.body] == SECURITIES[:2]
+    assert events(octets, "sofh", begins=furthest([other.place]), size=size) == [last]
 
 
 @pytest.mark.parametrize(

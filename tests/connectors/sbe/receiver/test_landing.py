@@ -72,6 +72,26 @@ def test_unknown_templates_and_schemas_land_in_streams_of_their_own_and_are_told
     }
 
 
+def test_frames_of_another_encoding_land_in_a_stream_of_their_own_and_are_told_once():
+    body = encode(MARKET, "BookUpdate", {"transactTime": 0, "entries": []})
+    other = bytes.fromhex("00000009 f000 383d46")
+
+    frames = landing(MARKET, places=True).receive(other + framed(body) + other)
+
+    assert shown(frames) == [
+        "unknown encoding",
+        ("encoding 0xf000", "whole", 3),
+        ("2", "whole", 20),
+        ("encoding 0xf000", "whole", 3),
+    ]
+    assert json.loads(frames[0].body) == {"mark": "unknown encoding", "encoding": "0xf000"}
+    assert [(frame.body, frame.source_position) for frame in frames[1:]] == [
+        (b"8=F", "9"),
+        (body, "35"),
+        (b"8=F", "44"),
+    ]
+
+
 def test_messages_newer_than_the_schema_are_told_once_in_an_epoch():
     frames = landing(load_schema(TEXTS[1])).receive(framed(*ORDERS, *ORDERS))
 

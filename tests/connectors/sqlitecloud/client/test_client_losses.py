@@ -10,6 +10,7 @@ from silverfold.conf.errors import (
     StatementRefused,
     UntrustedSource,
 )
+from silverfold.connectors.sqlitecloud.client.client import Client
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_error
 from silverfold.connectors.sqlitecloud.protocol.messages import ServerError
 from tests.support.certificates import expired, of_a_stranger, server_of, trusted_file
@@ -146,6 +147,21 @@ def test_a_server_that_does_not_answer_is_given_up_in_time():
             await db.ping()
 
     run(Peer({"PING": lambda statement: nothing}), use, timeout=1)
+
+
+@pytest.mark.parametrize("request_of", [Client.ping, Client.list_channels, Client.uuid])
+def test_an_answer_of_another_kind_ends_the_session(request_of):
+    number = b":1 "
+
+    async def use(db):
+        with pytest.raises(RemoteProtocolError) as first:
+            await request_of(db)
+        with pytest.raises(RemoteProtocolError) as again:
+            await db.exec("SELECT 1;")
+        return str(first.value), str(again.value)
+
+    first, again = run(Peer({"PING": number, "LIST CHANNELS": number, "GET CLIENT KEY UUID": number}), use)
+    assert first == again
 
 
 def test_notifications_before_a_bad_one_are_heard_and_then_the_session_is_over():

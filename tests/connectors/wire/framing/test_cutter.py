@@ -174,8 +174,21 @@ def test_an_encoding_type_is_held_against_the_byte_order_of_the_schema():
 
     (found,) = frames_of(cutter_for(big, FRAMINGS["sofh"]), [frame])
 
-    assert decode(big, found.body).values == {"a": 10}
+    assert (decode(big, found.body).values, found.other_encoding) == ({"a": 10}, None)
     assert len(list(frames_of(FrameCutter(FRAMINGS["sofh"]), [frame]))) == 1
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("other", ["0000000f f000 383d464958017c01 0a", "0000000a 5be0 01020304", "00000006 0000"])
+def test_a_frame_of_another_encoding_type_is_cut_and_names_its_error(other, size):
+    ours = "0000000f eb50 0100010001000000 0a"
+    frames = FrameCutter(FRAMINGS["sofh"], smallest=8, byte_order="<")
+
+    found, error = drain(frames, in_parts(bytes.fromhex(ours + other + ours), size))
+
+    assert [frame.body for frame in found] == [bytes.fromhex(frame)[6:] for frame in (ours, other, ours)]
+    assert [frame.other_encoding and frame.other_encoding.offset for frame in found] == [None, 15, None]
+    assert (found[1].other_encoding.reason, error) == ("encoding-type", None)
 
 
 def test_what_is_wrong_with_one_packet_costs_no_other():

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.codec.values import SetValue
 from silverfold.connectors.wire.sbe.schema.load import load_schema
@@ -114,6 +115,35 @@ def test_what_readers_accept_can_be_written_on_request(change, offset, raw):
     body = encode(SAMPLE, "Quote", QUOTE | change, tolerant=True)
 
     assert body[8 + offset : 8 + offset + len(raw)] == raw
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "value"),
+    [
+        ("int32", "00000080", -(2**31)),
+        ("char", "00", ""),
+        ("text", "000000", ""),
+        ("list", "ffffffff", [65535, 65535]),
+        ("set", "ff", 255),
+        ("price", "00000080", {"mantissa": -(2**31)}),
+        ("side", "ff", None),
+    ],
+)
+def test_null_in_a_required_field_is_written_on_request_as_it_is_read_and_none_for_enums_only(kind, raw, value):
+    schema = message_of(
+        f'<field name="f" id="1" type="{kind}"/>',
+        '<type name="text" primitiveType="char" length="3"/><type name="list" primitiveType="uint16" length="2"/>'
+        '<set name="set" encodingType="uint8"><choice name="a">0</choice></set>'
+        '<enum name="side" encodingType="uint8"><validValue name="Buy">1</validValue></enum>'
+        '<composite name="price"><type name="mantissa" primitiveType="int32"/></composite>',
+    )
+    body = frame(raw, block_length=len(raw) // 2)
+
+    assert encode(schema, "M", {"f": value}, tolerant=True) == body
+    assert encode(schema, "M", decode(schema, body).values, tolerant=True) == body
+    if value is not None:
+        with pytest.raises(InvalidValue, match="null-in-required"):
+            encode(schema, "M", {"f": None}, tolerant=True)
 
 
 @pytest.mark.parametrize("value", [SetValue(0x89, {}), ["firm", "hidden"], {"hidden", "firm"}, 9])

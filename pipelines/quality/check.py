@@ -1,0 +1,135 @@
+"""Judge the rows of silver tables by their rules, in one aggregate a table. Writes nothing.
+
+The models here are printed by ``silverfold check --json``: their names and meanings must not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+
+from silverfold.conf.errors import SilverfoldError, StoreUnavailable
+from silverfold.connectors.base import Feed
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.quality.judged_rows import IS_ASIDE, JudgedRows, judged_rows
+from silverfold.transforms.expectations import FAILED, Rule, check_rules, failures, rules_of, with_failed_rules
+from silverfold.transforms.spark_errors import named_errors
+
+
+class Verdict(StrEnum):
+    """What came of a table's rules."""
+
+    PASSED = "passed"
+    """No row fails a rule whose action is ``fail``."""
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    """A rule cannot be evaluated, or the table cannot be read now."""
+    NOT_BUILT = "not_built"
+    """There is no silver table yet."""
+
+
+class _Report(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RuleCheck(_Report):
+    """One rule. Counts are of the source's complete rows: those of the table, and those kept aside."""
+
+    rule: str
+    condition: str
+    action: Literal["warn", "quarantine", "fail"]
+    failed: int
+    """Rows for which the condition is not true."""
+    failed_aside: int
+    """How many of them are kept aside. A ``quarantine`` rule that changed may have failing rows in the table, too."""
+
+
+class TableCheck(_Report):
+    """One table."""
+
+    table: str
+    verdict: Verdict
+    reason: str | None = None
+    """Why the verdict is ``unknown``."""
+    retryable: bool = False
+    """A later check may succeed without any change: the store is unavailable."""
+    delta_version: int | None = None
+    """Version of the table that was checked; null without one."""
+    rows: int | None = None
+    rows_aside: int | None = None
+    """How many of them are kept aside."""
+    rules: tuple[RuleCheck, ...] = ()
+
+
+class Check(_Report):
+    """Everything ``silverfold check --json`` prints."""
+
+    at: datetime
+    """When it began."""
+    warehouse: str
+    feed: str
+    passed: bool
+    """Every table passed."""
+    tables: tuple[TableCheck, ...]
+    """Those that have rules."""
+
+
+def check_tables(session: SparkSession, places: Places, feed: Feed, tables: Sequence[str]) -> Iterator[TableCheck]:
+    """Yield the check of each table that has rules. Runs one Spark job a table."""
+    for name in tables:
+        rules = rules_of(feed.tables[name])
+        if rules:
+            yield _check_table(session, places, feed.name, name, rules)
+
+
+def _check_table(session: SparkSession, places: Places, feed: str, table: str, rules: Sequence[Rule]) -> TableCheck:
+    try:
+        judged = judged_rows(session, places, feed, table)
+        if judged is None:
+            return TableCheck(table=table, verdict=Verdict.NOT_BUILT)
+        check_rules(session, judged.row, rules, table=table)
+        counts = _counts(judged, rules, table)
+    except SilverfoldError as error:
+        unread = isinstance(error, StoreUnavailable)
+        return TableCheck(table=table, verdict=Verdict.UNKNOWN, reason=str(error), retryable=unread)
+    checks = tuple(_rule_check(rule, counts) for rule in rules)
+    failed = any(each.failed for each in checks if each.action == "fail")
+    return TableCheck(
+        table=table,
+        verdict=Verdict.FAILED if failed else Verdict.PASSED,
+        delta_version=judged.version,
+        rows=counts[_ROWS],
+        rows_aside=counts[_ROWS_ASIDE],
+        rules=checks,
+    )
+
+
+_ROWS, _ROWS_ASIDE = "all rows", "rows aside"
+"""Names of counts; no rule's name has a space."""
+
+
+def _counts(judged: JudgedRows, rules: Sequence[Rule], table: str) -> Mapping[str, int]:
+    """Count rows, and by rule those that fail it. Runs a Spark job."""
+    rows = with_failed_rules(judged.rows, rules)
+    failed = failures(rules)
+    on_side = {f"{name} aside": F.count_if(F.col(IS_ASIDE) & F.array_contains(FAILED, name)) for name in failed}
+    totals: dict[str, Column] = {_ROWS: F.count(F.lit(1)), _ROWS_ASIDE: F.count_if(IS_ASIDE)}
+    counted = (column.alias(name) for name, column in {**totals, **failed, **on_side}.items())
+    with named_errors(table):
+        return rows.agg(*counted).head(1)[0].asDict()
+
+
+def _rule_check(rule: Rule, counts: Mapping[str, int]) -> RuleCheck:
+    return RuleCheck(
+        rule=rule.name,
+        condition=rule.condition,
+        action=rule.action,
+        failed=counts[rule.name],
+        failed_aside=counts[f"{rule.name} aside"],
+    )

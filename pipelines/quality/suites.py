@@ -1,0 +1,240 @@
+"""Judge silver tables by expectation suites of Great Expectations, in a project folder ``gx``.
+
+A table's rules are the suite ``<feed>.<table>``, written anew from the settings at each run. Suites of the user's own
+are called ``<feed>.<table>.<anything>``; they judge the table as queries see it, and hold what concerns no single row:
+uniqueness, row counts, freshness. Results and their pages (Data Docs) stay in the folder.
+
+The models here are printed by ``silverfold quality --json``: their names and meanings must not change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, Self, cast
+
+import great_expectations as gx
+from great_expectations.checkpoint.actions import UpdateDataDocsAction
+from great_expectations.core import ExpectationSuite
+from great_expectations.core.batch_definition import BatchDefinition
+from great_expectations.data_context.data_context.file_data_context import FileDataContext
+from great_expectations.data_context.types.base import ProgressBarsConfig
+from great_expectations.exceptions.exceptions import GreatExpectationsError
+from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet
+from great_expectations.expectations.metadata_types import FailureSeverity
+from pydantic import BaseModel, ConfigDict
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from silverfold.conf.errors import ConfigError, SilverfoldError, StoreUnavailable
+from silverfold.conf.text import in_one_line
+from silverfold.connectors.base import Feed
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.quality.check import Verdict
+from silverfold.pipelines.quality.judged_rows import JudgedRows, judged_rows
+from silverfold.transforms.expectations import FAILED, Rule, check_rules, rules_of, with_failed_rules
+
+SEVERITY: Final = {
+    "fail": FailureSeverity.CRITICAL,
+    "quarantine": FailureSeverity.WARNING,
+    "warn": FailureSeverity.INFO,
+}
+"""Severity of an expectation by the action of its rule."""
+
+_SOURCE: Final = "silverfold"
+"""Name of our data source in the project."""
+
+
+class _Report(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ExpectationResult(_Report):
+    """One expectation."""
+
+    expectation: str
+    """Name of the rule; for a suite of the user's own, the type of expectation and its column, if it has one."""
+    severity: str
+    """``critical``, ``warning`` or ``info``."""
+    success: bool
+    unexpected: int | None = None
+    """Rows that fail it; null for an expectation of the whole table."""
+    error: str | None = None
+    """Why it could not be evaluated."""
+
+
+class SuiteResult(_Report):
+    """One suite."""
+
+    suite: str
+    table: str
+    verdict: Verdict
+    """``failed`` if a critical expectation is not met; else ``unknown`` if any could not be evaluated."""
+    reason: str | None = None
+    retryable: bool = False
+    """As in `pipelines.quality.check.TableCheck`."""
+    delta_version: int | None = None
+    expectations: tuple[ExpectationResult, ...] = ()
+
+
+class Quality(_Report):
+    """Everything ``silverfold quality --json`` prints."""
+
+    at: datetime
+    """When it began."""
+    warehouse: str
+    feed: str
+    passed: bool
+    """Every suite passed."""
+    docs: str
+    """URL of the pages."""
+    suites: tuple[SuiteResult, ...]
+
+
+@dataclass(frozen=True)
+class QualityProject:
+    """A project of Great Expectations."""
+
+    context: FileDataContext
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open the project ``gx`` of a folder, or create it. Takes seconds.
+
+        Raises:
+            ConfigError: The library cannot open the project.
+        """
+        try:
+            context = gx.get_context(mode="file", project_root_dir=folder)
+        except (GreatExpectationsError, OSError, ValueError) as error:
+            wanted = f"a folder that can hold a project of Great Expectations: {in_one_line(str(error))}"
+            raise ConfigError(file="command line", key="--project", found=str(folder), allowed=wanted) from error
+        context.variables.progress_bars = ProgressBarsConfig(globally=False)
+        return cls(context)
+
+    @property
+    def docs(self) -> str:
+        """URL of the first page of the results."""
+        sites = self.context.get_docs_sites_urls()
+        return str(sites[0]["site_url"] or "") if sites else ""
+
+    def run(self, session: SparkSession, places: Places, feed: Feed, tables: Sequence[str]) -> Iterator[SuiteResult]:
+        """Yield the result of each suite: for each table that of its rules, then the user's own. Runs Spark jobs.
+
+        Raises:
+            ConfigError: The project cannot be opened.
+        """
+        for name in tables:
+            rules = rules_of(feed.tables[name])
+            suite = f"{feed.name}.{name}"
+            own = sorted(each.name for each in self.context.suites.all() if each.name.startswith(f"{suite}."))
+            if not rules and not own:
+                continue
+            try:
+                judged = judged_rows(session, places, feed.name, name)
+            except StoreUnavailable as error:
+                yield _unknown(suite, name, error)
+                continue
+            if judged is None:
+                yield SuiteResult(suite=suite, table=name, verdict=Verdict.NOT_BUILT)
+                continue
+            if rules:
+                yield self._judged_by_rules(session, suite, name, judged, rules)
+            for each in own:
+                yield self._result(each, name, judged.version, judged.table)
+
+    def _judged_by_rules(
+        self, session: SparkSession, suite: str, table: str, judged: JudgedRows, rules: Sequence[Rule]
+    ) -> SuiteResult:
+        try:
+            check_rules(session, judged.row, rules, table=table)
+        except SilverfoldError as error:
+            return _unknown(suite, table, error)
+        self.context.suites.add_or_update(_suite_of(suite, rules))
+        named = with_failed_rules(judged.rows, rules)
+        met = named.select(*((~F.array_contains(FAILED, rule.name)).alias(rule.name) for rule in rules))
+        return self._result(suite, table, judged.version, met, of_rules=True)
+
+    def _result(self, suite: str, table: str, version: int, rows: DataFrame, *, of_rules: bool = False) -> SuiteResult:
+        """Validate rows by a suite of the project, store the result and its page."""
+        stored = self.context.suites.get(suite)
+        definition = gx.ValidationDefinition(name=suite, data=self._batch_definition(suite), suite=stored)
+        checkpoint = gx.Checkpoint(
+            name=suite,
+            validation_definitions=[self.context.validation_definitions.add_or_update(definition)],
+            actions=[UpdateDataDocsAction(name="pages")],
+            result_format={"result_format": "BASIC", "partial_unexpected_count": 0},
+        )
+        found = self.context.checkpoints.add_or_update(checkpoint).run(batch_parameters={"dataframe": rows})
+        (validation,) = found.run_results.values()
+        results: list[Any] = validation.results
+        by_id = {each.expectation_config.id: each for each in results}  # those that raised come first
+        expectations = tuple(_expectation_result(by_id[each.id], of_rules=of_rules) for each in stored.expectations)
+        return SuiteResult(
+            suite=suite,
+            table=table,
+            verdict=_verdict(expectations),
+            delta_version=version,
+            expectations=expectations,
+        )
+
+    def _batch_definition(self, name: str) -> BatchDefinition[Any]:
+        """Return the batch definition of a suite's rows, creating it the first time."""
+        sources = self.context.data_sources
+        source: Any = sources.get(_SOURCE) if _SOURCE in sources.all() else sources.add_spark(_SOURCE)
+        known = name in source.get_asset_names()
+        asset = source.get_asset(name) if known else source.add_dataframe_asset(name)
+        found: Sequence[BatchDefinition[Any]] = asset.batch_definitions
+        return found[0] if found else cast("BatchDefinition[Any]", asset.add_batch_definition_whole_dataframe("rows"))
+
+
+def _suite_of(name: str, rules: Sequence[Rule]) -> ExpectationSuite:
+    expectations = [
+        ExpectColumnValuesToBeInSet(
+            column=rule.name,
+            value_set=[True],
+            severity=SEVERITY[rule.action],
+            description=f"{rule.name}: {rule.condition}",
+        )
+        for rule in rules
+    ]
+    return gx.ExpectationSuite(name, expectations=expectations)
+
+
+def _expectation_result(found: Any, *, of_rules: bool) -> ExpectationResult:
+    config = found.expectation_config
+    column = config.kwargs.get("column")
+    error = _error_in(found.exception_info)
+    return ExpectationResult(
+        expectation=column if of_rules else " ".join(filter(None, (config.type, column))),
+        severity=config.severity.value,
+        success=bool(found.success),
+        unexpected=found.result.get("unexpected_count"),
+        error=None if error is None else in_one_line(error),
+    )
+
+
+def _verdict(expectations: Sequence[ExpectationResult]) -> Verdict:
+    if any(each.severity == "critical" and not each.success and each.error is None for each in expectations):
+        return Verdict.FAILED
+    return Verdict.UNKNOWN if any(each.error is not None for each in expectations) else Verdict.PASSED
+
+
+def _error_in(info: Mapping[str, Any]) -> str | None:
+    """Return the message of an evaluation that failed. An expectation of several metrics has a mapping of several."""
+    each_metric = (
+        [info] if "raised_exception" in info else [each for each in info.values() if isinstance(each, Mapping)]
+    )
+    return next((str(each["exception_message"]) for each in each_metric if each.get("raised_exception")), None)
+
+
+def _unknown(suite: str, table: str, error: SilverfoldError) -> SuiteResult:
+    return SuiteResult(
+        suite=suite,
+        table=table,
+        verdict=Verdict.UNKNOWN,
+        reason=str(error),
+        retryable=isinstance(error, StoreUnavailable),
+    )

@@ -1,0 +1,27 @@
+"""Messages of a file, and errors in the place of those that cannot be read."""
+
+from __future__ import annotations
+
+import pytest
+
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.jobs.sbe.input import framed_messages
+from tests.support.sbe.basics import frame, message_of
+
+SCHEMA = message_of('<field name="a" id="1" type="uint8"/>')
+MESSAGE = frame("01", block_length=1)
+FRAME = bytes.fromhex("0000000f eb50") + MESSAGE
+FIX_TEXT = bytes.fromhex("00000009 f000 383d46")
+
+
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_a_frame_of_another_encoding_is_an_error_in_its_place_and_the_next_message_follows(size: int):
+    stream = FRAME + FIX_TEXT + FRAME
+    chunks = [stream[start : start + size] for start in range(0, len(stream), size)]
+
+    first, other, last = framed_messages(SCHEMA, FRAMINGS["sofh"], chunks)
+
+    assert (first, last) == (MESSAGE, MESSAGE)
+    assert isinstance(other, InvalidValue)
+    assert str(other) == "encoding-type at byte 15: encoding 0xf000, that of the schema's byte order is 0xeb50"
