@@ -44,7 +44,7 @@ def build(
     Spark is started once there is something to apply. Tables take turns, one cut each.
     Exit code 1 when a table holds because of something it could not take; status says what. 3 when nothing but the
     store is to blame; 130 when `--once` is stopped before its end. A feed, or a table, that cannot be read at the start
-    is told, and the others are built.
+    is told, and the others are built; a mistake in the settings of any feed named is told before anything is built.
     """
     settings = invocation(ctx).settings()
     opened = invocation(ctx).chosen_feeds(settings, feeds, every)

@@ -30,6 +30,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from uuid import uuid4
 
+import structlog
+
 from silverfold.conf.errors import Overtaken, SparkUnavailable, StoreUnavailable
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.spark.s3 import access_options
@@ -47,6 +49,9 @@ PATIENCE = 2 * LENGTH
 
 _PAUSE = 0.01
 """Seconds between two tries to lock: shorter than what a build needs between two cuts."""
+
+_SILENT = 5.0
+"""Seconds of waiting after which it is logged."""
 
 _BUSY = "another build, rebuild or maintain is writing it; try again"
 
@@ -209,10 +214,14 @@ def _locked(file: Path, table: str, *, alone: bool, patience: float) -> Iterator
         file.parent.mkdir(parents=True, exist_ok=True)
         opened = file.open("ab")
     with opened:
-        until = time.monotonic() + patience
+        began, is_logged = time.monotonic(), False
         while not _try_lock(opened, fcntl.LOCK_EX if alone else fcntl.LOCK_SH):
-            if time.monotonic() >= until:
+            waited = time.monotonic() - began
+            if waited >= patience:
                 raise Overtaken(_BUSY, table=table)
+            if waited >= _SILENT and not is_logged:
+                structlog.get_logger("lease").info("waiting for another process that writes the table", table=table)
+                is_logged = True
             time.sleep(_PAUSE)
         yield
 

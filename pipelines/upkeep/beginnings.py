@@ -14,6 +14,7 @@ from silverfold.pipelines.storage.cuts import (
     all_cuts,
     built_otherwise,
     current_cuts,
+    emptied_since_whole,
     position_reached,
     read_cuts,
 )
@@ -64,16 +65,18 @@ def base_needed(places: Places, connector: Connector, feed: Feed, table: str) ->
 
 
 def base_misfit(places: Places, connector: Connector, feed: Feed, table: str) -> str | None:
-    """Return why a table cannot begin with its base, which other settings made, with the way on; None if it can.
+    """Return why a table cannot begin with its base, with the way on; None if it can.
 
-    Raises StoreUnavailable.
+    Other settings made it, or a power cut emptied a commit of it. Raises StoreUnavailable.
     """
     base = places.base(table)
-    other = built_otherwise(base, connector, feed, table, feed.tables[table].keys)
-    if other is None:
+    why = built_otherwise(base, connector, feed, table, feed.tables[table].keys)
+    if why is None and (version := emptied_since_whole(base, feed.name, table)) is not None:
+        why = f"commit {version} of {base.silver(feed.name, table)} is an empty file, as a power cut leaves"
+    if why is None:
         return None
     anew = f"put that back; or, to begin anew without what was dropped, remove {base.own(feed.name)} and the table"
-    return f"bronze has not what its base is made of, and {other}: {anew}"
+    return f"bronze has not what its base is made of, and {why}: {anew}"
 
 
 def _is_there(place: Place) -> bool:
