@@ -253,6 +253,11 @@ def test_a_base_that_cannot_serve_is_named_with_the_way_on(spark: SparkSession, 
 
     sound = rebuild_obstacle(days.places, WEBHOOKS, days.feed, "albums")
     other = rebuild_obstacle(days.places, WEBHOOKS, feed("keep"), "albums")
+    newest = max(Path(days.places.base("albums").silver("shop", "albums").url).glob("_delta_log/*.json"))
+    whole = newest.read_bytes()
+    newest.write_bytes(b"")
+    emptied = rebuild_obstacle(days.places, WEBHOOKS, days.feed, "albums")
+    newest.write_bytes(whole)
     drift = Hold(position=9, update_position=9, error_class="SCHEMA_DRIFT", reason="other columns", found_at=FIRST_DAY)
     hold(days.places, "shop", "albums", drift)
     drifted = rebuild_obstacle(days.places, WEBHOOKS, days.feed, "albums")
@@ -268,6 +273,8 @@ def test_a_base_that_cannot_serve_is_named_with_the_way_on(spark: SparkSession, 
         days.rebuild("albums")
 
     assert (sound, drifted) == (None, "other columns")
+    assert emptied is not None
+    assert f"commit {int(newest.stem)} of {base}/table is an empty file, as a power cut leaves" in emptied
     assert other is not None
     assert other.startswith("bronze has not what its base is made of, and insert_absent is keep")
     assert other.endswith(f"put that back; or, to begin anew without what was dropped, remove {base} and the table")
