@@ -18,6 +18,7 @@ from silverfold.connectors.hstreamdb.client.administration import Administration
 from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse
 from silverfold.connectors.hstreamdb.protocol.records import batches_between
+from silverfold.connectors.hstreamdb.protocol.times import creation_of
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 
 
@@ -114,7 +115,7 @@ class Progress:
 
     def floors(self, found: GetSubscriptionResponse) -> list[Frame]:
         """Return a control frame for floors that moved, or for a subscription that was created anew."""
-        created = str(found.subscription.creation_time.ToNanoseconds())
+        created = creation_of(found.subscription)
         before = self._landed()
         is_anew = bool(before) and before["created"] != created
         known = {} if is_anew else before.get("offsets", {})
