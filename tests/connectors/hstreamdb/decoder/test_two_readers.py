@@ -158,7 +158,7 @@ def test_any_bytes_are_read_alike(data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("layout", ["auto", "operation"])
-@pytest.mark.parametrize("word", ["Insert", "ınsert", "INſERT", "insert "])
+@pytest.mark.parametrize("word", ["Insert", "\u0131nsert", "IN\u017fERT", "insert "])
 def test_an_operation_is_named_in_any_letter_case_of_ascii_alone(word: str, layout: str) -> None:
     settings = table(layout, operation_form="flat")
     frame = frame_of([encoded({"op": word, "id": 1}, raw=True, key="")])
