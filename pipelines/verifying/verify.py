@@ -228,11 +228,7 @@ def _compare_spans(
     reason: str | None,
     left_out: LeftOut = NOTHING_LEFT_OUT,
 ) -> TableVerification:
-    """Compare a table with the rows expected from bronze, `ROWS_AT_ONCE` at a time if possible.
-
-    Args:
-        left_out: Rows that are not compared.
-    """
+    """Compare a table with the rows expected from bronze, `ROWS_AT_ONCE` at a time if possible; see `compare_table`."""
     own_names = {folded(name): name for name in silver.rows.names}
     keys = [own_names.get(folded(name), name) for name in fold.keys]
     try:
