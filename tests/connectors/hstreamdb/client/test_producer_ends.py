@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import count
+from typing import Any
 
 import pytest
 
@@ -10,9 +12,11 @@ from silverfold.conf.errors import (
     LocalProtocolError,
     SourceUnavailable,
 )
+from silverfold.connectors.hstreamdb.protocol.messages.streams import ListShardsResponse, Shard
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
+from silverfold.connectors.hstreamdb.protocol.streams import LAST_KEY
 from tests.support.hstreamdb.appends import Gate, sent
-from tests.support.hstreamdb.scripted_node import SHARD, connected, never
+from tests.support.hstreamdb.scripted_node import SHARD, connected, never, refusing
 from tests.support.polling import until
 
 
@@ -105,6 +109,24 @@ def test_the_node_dies_under_an_append_and_nothing_hangs() -> None:
             with pytest.raises(SourceUnavailable):
                 await producer.close()
             assert isinstance(future.exception(), SourceUnavailable)
+
+    asyncio.run(scenario())
+
+
+def test_tries_are_counted_also_where_a_stream_has_other_shards_each_time() -> None:
+    numbers = count(SHARD)
+
+    async def shards(_request: Any, _context: Any) -> ListShardsResponse:
+        whole = Shard(shard_id=next(numbers), start_hash_range_key="0", end_hash_range_key=str(LAST_KEY))
+        return ListShardsResponse(shards=[whole])
+
+    async def scenario() -> None:
+        async with connected({"ListShards": shards, "Append": refusing("UNAVAILABLE", "down")}) as (node, client):
+            async with client.producer("orders", max_tries=3) as producer:
+                with pytest.raises(SourceUnavailable, match="UNAVAILABLE: down"):
+                    await asyncio.wait_for(producer.append(b"x"), 20)
+            assert node.calls["Append"] == 3
+            assert producer.outstanding_bytes == 0
 
     asyncio.run(scenario())
 
