@@ -26,6 +26,9 @@ MOST_UNREAD: Final = 1 << 20
 MOST_UNSENT: Final = 1 << 20
 """Bytes that may be buffered for sending before the peer counts as not reading."""
 
+MOST_DROPPED: Final = 64 << 20
+"""Bytes that are read and dropped of a connection that ends; then the peer has to wait."""
+
 # The first probe after 30 s of silence, the peer given up 30 s later: a quiet table is silent for long.
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
@@ -107,7 +110,10 @@ async def connect(
     except ssl.SSLError as error:
         raise SourceUnavailable(f"{address}: no TLS: {error.reason or error}") from error
     except OSError as error:
-        raise SourceUnavailable(f"{address}: {error.strerror or error}") from error
+        reason = error.strerror or str(error) or "the peer closed the connection during the handshake of TLS"
+        raise SourceUnavailable(f"{address}: {reason}") from error
+    except ValueError as error:  # of the lookup: a label that is empty or too long, a zero byte
+        raise SourceUnavailable(f"{address}: no host name: {error}") from error
     return protocol
 
 
@@ -147,6 +153,8 @@ class Connection(asyncio.Protocol):
         self._chunks: list[bytes] = []
         self._unread = 0
         self._ended = False
+        self._is_ending = False
+        self._dropped = 0
         self._error: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
         loop = asyncio.get_running_loop()
@@ -190,10 +198,8 @@ class Connection(asyncio.Protocol):
     def arrived(self) -> bytes:
         """Return the bytes that have arrived but were not read yet, without waiting."""
         arrived = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
-        if self._unread > MOST_UNREAD and not self._ended:
-            self._transport.resume_reading()
         self._chunks.clear()
-        self._unread = 0
+        self._resume_reading()
         return arrived
 
     def write(self, message: bytes) -> None:
@@ -202,7 +208,7 @@ class Connection(asyncio.Protocol):
         Raises:
             SourceUnavailable: The peer does not read: more than `MOST_UNSENT` bytes are buffered.
         """
-        self._transport.write(message)
+        self._write(message)
         if self._transport.get_write_buffer_size() > MOST_UNSENT:
             raise SourceUnavailable("the peer does not read what it is sent")
 
@@ -211,31 +217,60 @@ class Connection(asyncio.Protocol):
 
         The wait also ends with the connection; `read` then reports why it ended.
         """
-        self._transport.write(message)
+        self._write(message)
         await self._writable.wait()
 
     def abort(self) -> None:
         """End the connection without waiting for its end. Received bytes can still be read."""
-        self._transport.abort()
+        if not self.is_closed:  # asyncio's transport would fail
+            self._transport.abort()
 
     @property
     def is_closed(self) -> bool:
         """Whether the connection has ended in both directions: nothing can be sent."""
         return self._closed.done()
 
-    async def finish(self, timeout: float) -> bool:
-        """Send what is unsent, then end the connection. Safe to repeat.
+    async def end_writing(self, timeout: float) -> bool:
+        """Send what is unsent, and that nothing follows. What arrives from then on is dropped. Safe to repeat.
+
+        Over TLS, which has no half-closed state, the connection is closed as well.
+
+        Args:
+            timeout: Seconds.
+
+        Returns:
+            Whether all was handed to the system in time.
+        """
+        self._is_ending = True
+        self._resume_reading()
+        if not self._transport.can_write_eof():
+            self._transport.close()
+            closed, _ = await asyncio.wait([self._closed], timeout=timeout)
+            return bool(closed) and self._error is None
+        if not self.is_closed:
+            self._transport.set_write_buffer_limits(0)  # writable again means that all is handed over
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await self._writable.wait()
+        is_sent = self._writable.is_set() and not self.is_closed
+        if is_sent:
+            with contextlib.suppress(OSError):  # the peer has reset the connection
+                self._transport.write_eof()
+        return is_sent
+
+    async def finish(self, timeout: float) -> None:
+        """Send what is unsent, wait until the peer has ended as well, and close the connection. Safe to repeat.
+
+        A close with unread bytes would reset the connection, and the peer lose what it has not read yet.
 
         Args:
             timeout: Seconds, after which the rest is dropped.
-
-        Returns:
-            Whether all was handed to the system.
         """
-        self._transport.close()
-        sent, _ = await asyncio.wait([self._closed], timeout=timeout)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                if await self.end_writing(timeout):
+                    await asyncio.wait([self.ended])
         await self.close()
-        return bool(sent) and self._error is None
 
     async def close(self) -> None:
         """End the connection, dropping what is unsent. Safe to repeat."""
@@ -254,6 +289,9 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
         self._last_received = asyncio.get_running_loop().time()
+        if self._is_ending:
+            self._drop(len(data))
+            return
         self._chunks.append(data)
         self._unread += len(data)
         if self._unread > MOST_UNREAD:
@@ -279,6 +317,21 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """See `asyncio.BaseProtocol`."""
         self._writable.set()
+
+    def _write(self, message: bytes) -> None:
+        if not self._is_ending and not self.is_closed:
+            self._transport.write(message)
+
+    def _drop(self, size: int) -> None:
+        self._dropped += size
+        if self._dropped > MOST_DROPPED:
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._unread > MOST_UNREAD and not self._ended:
+            self._transport.resume_reading()
+            self._last_received = asyncio.get_running_loop().time()  # until now, the silence was ours
+        self._unread = 0
 
     def _end(self) -> None:
         self._ended = True

@@ -7,6 +7,7 @@ from typing import Self
 
 import structlog
 
+from silverfold.conf.errors import SourceUnavailable
 from silverfold.connectors.tengi.transports.configuration import Configuration
 from silverfold.connectors.tengi.transports.connection import Connection, ConnectionListener, OnConnect
 from silverfold.connectors.tengi.transports.dialing import open_first_link
@@ -18,6 +19,7 @@ class Client:
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
         self._connections: set[Connection] = set()
+        self._stops = 0
         self._log = structlog.get_logger("tengi.client")
 
     @classmethod
@@ -31,13 +33,17 @@ class Client:
         Transports are tried in their order; each has its port.
 
         Raises:
-            SourceUnavailable: No transport connects.
+            SourceUnavailable: No transport connects; the client was stopped before one did.
             SourceRefused: The server closed the only one without a handshake; the certificate is not trusted.
             RemoteProtocolError, WireError: The answer is no handshake.
             ConfigError: A file for TLS cannot be used.
             Exception: That of ``on_connect``; the connection is closed.
         """
+        stops = self._stops
         link = await open_first_link(host, self._configuration, self._log)
+        if self._stops != stops:
+            await link.abort()
+            raise SourceUnavailable("the client was stopped")
         connection = Connection(link, self._log)
         self._connections.add(connection)
         connection.add_connection_listener(_Forget(self._connections))
@@ -50,7 +56,8 @@ class Client:
         return connection
 
     async def stop(self) -> None:
-        """End all connections, after sending what they have queued. Safe to repeat."""
+        """End all connections, after sending what they have queued. Those that `connect` is about to make fail."""
+        self._stops += 1
         for connection in list(self._connections):
             await connection.disconnect()
             await connection.abort()

@@ -47,6 +47,7 @@ from silverfold.connectors.tengi.protocol.limits import (
     JAVA_MAX_FRAME,
     JAVA_MAX_TCP,
     MAX_ANSWER,
+    MAX_HANDSHAKE,
     MAX_PACKET,
 )
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN, TypeRegistry
@@ -213,6 +214,7 @@ class Connection(ABC):
     def _handshake(self, raw: bytes, head: Head) -> Mapping[str, object]:
         if head.message_id is not None:
             raise RemoteProtocolError("a message before the handshake", reason="no_handshake")
+        _check_handshake(raw)
         decoder = Decoder(raw, self.types, at=head.at, limit=self._max_packet)
         values: Mapping[str, object] = decoder.read_object().values
         self._check_rest(raw, decoder.offset)
@@ -235,7 +237,14 @@ class Connection(ABC):
 def _encode_handshake(values: Mapping[str, object], types: TypeRegistry) -> bytes:
     encoder = Encoder(types)
     encoder.write_object(Handshake(values))
-    return encoder.to_bytes()
+    return _check_handshake(encoder.to_bytes())
+
+
+def _check_handshake(octets: bytes) -> bytes:
+    if len(octets) > MAX_HANDSHAKE:
+        detail = f"a handshake of {len(octets)} bytes, {MAX_HANDSHAKE} are allowed"
+        raise OversizedMessage(detail, reason="too_large")
+    return octets
 
 
 class ClientConnection(Connection):

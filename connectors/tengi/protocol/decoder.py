@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from silverfold.conf.errors import InvalidValue, OversizedMessage, TruncatedMessage
+from silverfold.conf.errors import InvalidValue, OversizedMessage, SilverfoldError, TruncatedMessage
 from silverfold.connectors.tengi.protocol.compression import decode_bitset, decode_compressed
 from silverfold.connectors.tengi.protocol.errors import UnknownType
 from silverfold.connectors.tengi.protocol.limits import MAX_DEPTH, MAX_PACKET, SMALLEST_ENTRY
@@ -230,7 +230,7 @@ class Decoder:
         Raises:
             UnknownType: ``unknown_type``: no type has the marshaller or class type id.
             InvalidValue: A length, text, constant or inner object is wrong; ``too_deep``: more than `limits.MAX_DEPTH`
-                objects inside one another.
+                objects inside one another; ``user_type``: code of a user type raised another error.
             OversizedMessage: ``too_large``: a length exceeds the limit.
         """
         at = self._at
@@ -245,7 +245,7 @@ class Decoder:
         if composite is not None:
             found = composite(self)
         elif marshaller_id in self._types.marshallers:
-            found = self._types.marshallers[marshaller_id].read(self)
+            found = self._call(self._types.marshallers[marshaller_id].read, at)
         else:
             raise _unknown(marshaller_id, at, "marshaller")
         self._depth -= 1
@@ -276,7 +276,8 @@ class Decoder:
         packet: Packet = kind.__new__(kind)
         packet.name = self.read_string()
         packet.values = self._read_entries(self.read_count(SMALLEST_ENTRY))
-        packet.unmarshall_fields(self)
+        if kind.unmarshall_fields is not Packet.unmarshall_fields:
+            self._call(packet.unmarshall_fields, self._at)
         return packet
 
     def _read_entries(self, count: int) -> dict[str, Any]:
@@ -300,7 +301,17 @@ class Decoder:
         return values
 
     def _read_marshallable(self) -> Any:
-        return self._registered(self._types.marshallables).unmarshall(self)
+        at = self._at
+        return self._call(self._registered(self._types.marshallables).unmarshall, at)
+
+    def _call(self, read: Callable[[Decoder], _T], at: int) -> _T:
+        """Call a user type's code, whose own errors mean that the bytes are not what the type prescribes."""
+        try:
+            return read(self)
+        except SilverfoldError:
+            raise
+        except Exception as error:
+            raise InvalidValue(f"a user type raised {error!r}", offset=at, reason="user_type") from error
 
     def _registered(self, known: dict[int, _T]) -> _T:
         at, type_id = self._at, self.read_short()

@@ -172,7 +172,7 @@ class Encoder:
 
     def write_identifier(self, value: Identifier | uuid.UUID) -> None:
         """Write the 16 bytes of an Identifier."""
-        self._out += value.bytes if isinstance(value, uuid.UUID) else value
+        self._out += Identifier(value.bytes if isinstance(value, uuid.UUID) else value)
 
     def write_nullable_object(self, value: object) -> None:
         """Write 0 for None, else 1 and the object."""
@@ -203,8 +203,8 @@ class Encoder:
             case Packet():
                 self._write_packet(value)
             case Message():
-                self._out += b"\xff\x9a"
-                self.write_object(value.id)
+                self._out += b"\xff\x9a\xff\x9b"
+                self.write_identifier(value.id)
                 self.write_object(value.body)
             case Marshallable():
                 self._out += _IDS(-104, _registered(value, self._types.marshallables))

@@ -12,6 +12,8 @@ MAX_ANSWER: Final = 64 << 20
 """Default for the most bytes of one HTTP answer."""
 SMALLEST_ENTRY: Final = 10
 """Bytes of an entry of a packet at least: an empty key, and a type without content."""
+MAX_HANDSHAKE: Final = 64 << 10
+"""Bytes of a handshake: a peer that is not known yet must not take memory."""
 JAVA_CUT: Final = 256
 """Bytes at which Java cuts what it sends on TCP and WebSocket. Packets of up to so many are safe both ways."""
 JAVA_MAX_TCP: Final = 400

@@ -29,6 +29,7 @@ T = TypeVar("T")
 RESERVED: Final = frozenset({*range(-11, 0), *range(-104, -100)})
 """Marshaller ids of the objects that are built in."""
 _INT16: Final = range(-(1 << 15), 1 << 15)
+_INT32: Final = range(-(1 << 31), 1 << 31)
 
 
 class FilterResult(Enum):
@@ -50,7 +51,8 @@ class Marshaller(Generic[T]):
 
     Args:
         marshaller_id: int16, agreed with the peer, none of `RESERVED`.
-        accepts: Tells which values it writes. Not asked for values that have an object of their own.
+        accepts: Tells which values it writes. Not asked for values that have an object of their own. Anything but a
+            `FilterResult` is a TypeError.
     """
 
     marshaller_id: int
@@ -75,7 +77,8 @@ class TypeRegistry:
         marshallers: Asked in this order.
 
     Raises:
-        ValueError: An id is used twice, reserved, or no int16.
+        ValueError: An id is used twice, reserved, or no int16; the number of a constant is no int32; the names of
+            constants are one text.
     """
 
     def __init__(
@@ -105,6 +108,8 @@ class TypeRegistry:
             return cached
         for each in self.marshallers.values():
             result = each.accepts(value)
+            if not isinstance(result, FilterResult):
+                raise TypeError(f"the filter of marshaller {each.marshaller_id} returned {result!r}")
             if result is FilterResult.ACCEPTED_AND_CACHED:
                 self._by_class[type(value)] = each
             if result is not FilterResult.NEXT:
@@ -115,13 +120,21 @@ class TypeRegistry:
 def _named(type_id: int, given: Iterable[str] | type[Enum]) -> dict[str, EnumValue | Enum]:
     if isinstance(given, type):
         return dict(given.__members__)
+    if isinstance(given, str):
+        raise ValueError(f"the names of enum {type_id} are one text: {given!r}")
     return {name: EnumValue(type_id, name) for name in given}
 
 
 def _numbered(type_id: int, given: Mapping[str, int] | type[Enum]) -> dict[int, EnumerableValue | Enum]:
+    numbered: dict[int, EnumerableValue | Enum]
     if isinstance(given, type):
-        return {each.value: each for each in given}
-    return {flag: EnumerableValue(type_id, flag) for flag in given.values()}
+        numbered = {each.value: each for each in given}
+    else:
+        numbered = {flag: EnumerableValue(type_id, flag) for flag in given.values()}
+    for flag in numbered:
+        if not isinstance(flag, int) or flag not in _INT32:  # type: ignore[redundant-expr]  # an Enum has any values
+            raise ValueError(f"a constant of enumerable {type_id} has {flag!r}, which is no int32")
+    return numbered
 
 
 def _class_ids(given: Mapping[int, Iterable[str] | Mapping[str, int] | type[Enum]]) -> dict[type, int]:

@@ -105,9 +105,9 @@ class Identifier(bytes):
     __slots__ = ()
 
     def __new__(cls, octets: bytes) -> Self:
-        """Raise InvalidValue for another number of bytes."""
-        if len(octets) != 16:
-            raise InvalidValue(f"an Identifier of {len(octets)} bytes, not 16", reason="bad_identifier")
+        """Raise InvalidValue for anything but 16 bytes."""
+        if not isinstance(octets, bytes) or len(octets) != 16:  # type: ignore[redundant-expr]  # callers may be untyped
+            raise InvalidValue(f"an Identifier has 16 bytes, unlike {octets!r}", reason="bad_identifier")
         return super().__new__(cls, octets)
 
     @classmethod

@@ -6,7 +6,7 @@ import asyncio
 
 import structlog
 
-from silverfold.conf.errors import ProtocolError, WireError
+from silverfold.conf.errors import OversizedMessage, SilverfoldError
 from silverfold.connectors.tengi.protocol.heads import encode_message
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN, TypeRegistry
 from silverfold.connectors.tengi.protocol.values import Message
@@ -14,7 +14,7 @@ from silverfold.connectors.tengi.transports.connection import Connection, Connec
 
 
 class Broadcaster(ConnectionListener):
-    """A group of connections. Those that end leave it; a member whose queue is full is disconnected.
+    """A group of connections. Those that end leave it; one whose queue is full ends at once, whatever is queued.
 
     Args:
         types: The user types of the members.
@@ -47,25 +47,29 @@ class Broadcaster(ConnectionListener):
 
         Raises:
             InvalidValue: None, or another value that no object has. Nobody gets it.
+            OversizedMessage: It exceeds the limit of a member, which stays. The others get it.
         """
         message = value if isinstance(value, Message) else Message.create(value)
         encoded = encode_message(message, self._types)
-        for connection in list(self._members):
+        refusal: OversizedMessage | None = None
+        for connection in self.members:
             try:
-                is_queued = connection.offer_encoded(encoded)
-            except (ProtocolError, WireError) as error:
-                self._drop(connection, str(error))
-            else:
-                if not is_queued:
-                    self._drop(connection, "it is too slow")
+                if not connection.offer_encoded(encoded):
+                    self._drop(connection)
+            except OversizedMessage as error:
+                refusal = error
+            except SilverfoldError:  # it is ending, and sends what is queued
+                self.remove(connection)
+        if refusal is not None:
+            raise refusal
         return message
 
     def on_closed(self, connection: Connection) -> None:
         """See `ConnectionListener.on_closed`."""
         self.remove(connection)
 
-    def _drop(self, connection: Connection, reason: str) -> None:
-        self._log.warning("member_dropped", connection=str(connection.id), reason=reason)
+    def _drop(self, connection: Connection) -> None:
+        self._log.warning("member_dropped", connection=str(connection.id), reason="it is too slow")
         self.remove(connection)
         task = asyncio.create_task(connection.abort())
         self._ending.add(task)

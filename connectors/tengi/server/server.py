@@ -66,8 +66,12 @@ class Server:
         """
         listening, self._listening = self._listening, None
         if listening is not None:
-            await asyncio.gather(*(each.disconnect() for each in self.connections))
-            await listening.stop()
+            ending = self.connections
+            try:
+                await asyncio.gather(*(each.disconnect() for each in ending))
+                await asyncio.gather(*(each.abort() for each in ending))  # here, where a listener that stops is known
+            finally:
+                await listening.stop()
 
     async def _serve(self, link: Link) -> None:
         connection = Connection(link, self._log)
@@ -76,8 +80,8 @@ class Server:
             await connection.start(self._on_connect)
             await connection.wait_closed()
         finally:
-            await connection.abort()
             del self._connections[connection]
+            await connection.abort()
 
     async def __aenter__(self) -> Self:
         return self

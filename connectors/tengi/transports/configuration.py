@@ -14,7 +14,7 @@ from silverfold.conf.files import check_files
 from silverfold.connectors.common.transport import load_certificate
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
 from silverfold.connectors.tengi.protocol.limits import MAX_ANSWER, MAX_PACKET
-from silverfold.connectors.tengi.protocol.registry import Marshaller, TypeRegistry
+from silverfold.connectors.tengi.protocol.registry import BUILT_IN, Marshaller, TypeRegistry
 from silverfold.connectors.tengi.protocol.values import Handshake, Identifier, Marshallable, Packet
 from silverfold.connectors.tengi.transports.names import ClientTransports, parse_transport
 
@@ -104,7 +104,7 @@ class Configuration:
     transports: Mapping[Transport, int] = field(default_factory=dict)
     """Ports by transport. A client tries them in this order."""
     tls: Tls | None = None
-    types: TypeRegistry = field(default_factory=TypeRegistry)
+    types: TypeRegistry = BUILT_IN
     peer: Peer = Peer.TENGI
     """`Peer.JAVA` heeds the limits of the Java implementation."""
     max_packet: int = MAX_PACKET
@@ -123,7 +123,7 @@ class Configuration:
     connect_timeout: float = 10.0
     """Client: seconds to connect."""
     request_timeout: float = 30.0
-    """Client: seconds for the answer to a poll or a post; Java answers a poll within 5 s, at times 10 s."""
+    """Seconds for the answer to a poll, and at a server for a request's body; Java takes 5 s, at times 10 s."""
     max_answer: int = MAX_ANSWER
     """Client: most bytes of an answer to a poll."""
 
@@ -149,7 +149,6 @@ class ConfigurationBuilder:
     """Makes a `Configuration` step by step. Every method returns the builder."""
 
     def __init__(self) -> None:
-        self._transports: dict[Transport, int] = {}
         self._settings = Configuration()
         self._classes: list[type[Packet | Marshallable]] = []
         self._enums: dict[int, Iterable[str] | type[Enum]] = {}
@@ -168,8 +167,8 @@ class ConfigurationBuilder:
         """
         if not 0 <= port < 1 << 16:
             raise ConfigError(file=_FILE, key="port", found=port, allowed="0 to 65535")
-        self._transports |= {parse_transport(each, file=_FILE): port for each in transports}
-        return self
+        added = {parse_transport(each, file=_FILE): port for each in transports}
+        return self.set(transports={**self._settings.transports, **added})
 
     def ssl(self, **settings: Any) -> Self:
         """Encrypt all transports. The settings are those of `Tls`."""
@@ -196,20 +195,32 @@ class ConfigurationBuilder:
         return self
 
     def set(self, **settings: Any) -> Self:
-        """Set other fields of `Configuration`. Raises TypeError for an unknown one."""
+        """Set fields of `Configuration`; ``types`` takes the place of the methods that add some.
+
+        Raises:
+            TypeError: A field is unknown.
+            ConfigError: ``peer`` is none.
+        """
+        if settings.get("peer", Peer.TENGI) not in list(Peer):
+            raise ConfigError(file=_FILE, key="peer", found=settings["peer"], allowed="tengi or java")
         self._settings = replace(self._settings, **settings)
+        self._settings = replace(self._settings, peer=Peer(self._settings.peer))
         return self
 
     def build(self) -> Configuration:
         """Return the configuration.
 
         Raises:
-            ConfigError: It has no transport.
+            ConfigError: It has no transport; types were set, and others added.
             ValueError: Two types have the same id.
         """
-        if not self._transports:
+        if not self._settings.transports:
             raise ConfigError(file=_FILE, key="transport", found=None, allowed="one transport at least")
+        if not (self._classes or self._enums or self._enumerables or self._marshallers):
+            return self._settings
+        if self._settings.types is not BUILT_IN:
+            raise ConfigError(file=_FILE, key="types", found="a registry, and types beside it", allowed="one of them")
         types = TypeRegistry(
             *self._classes, enums=self._enums, enumerables=self._enumerables, marshallers=self._marshallers
         )
-        return replace(self._settings, transports=self._transports, types=types)
+        return replace(self._settings, types=types)

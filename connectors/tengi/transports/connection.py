@@ -1,7 +1,20 @@
 """The seed's API over a link of either side: listeners, requests and their answers.
 
 One task reads, another calls the listeners, one after another in the order of messages. A listener may be a function or
-a coroutine function; while it runs, up to `MAX_UNDELIVERED` messages are read ahead, then the peer has to wait.
+a coroutine function; while it runs, up to `queues.MAX_UNDELIVERED` messages are read ahead, then the peer has to wait.
+
+Listeners, and ``on_connect``, may await all methods of their connection, of its client and its server:
+
+===========================  =====================================================================================
+``write_object``, `answer`   wait for room in the queue
+``request``                  waits for the answer; messages before it are read ahead, `queues.MAX_AHEAD` bytes of them
+``wait_closed``              waits for the end, and reads ahead likewise; that listeners know it cannot wait for
+``disconnect``               as anywhere
+``abort``, ``stop``          all others have ended on return; the listener itself goes on, and is the last
+===========================  =====================================================================================
+
+An error of a listener is the connection's event ``on_exception``, and so is a CancelledError that the listener got from
+what it awaited. Both cost the other listeners, and the connection, nothing.
 """
 
 from __future__ import annotations
@@ -10,17 +23,19 @@ import asyncio
 import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from typing import Any, Final, TypeAlias, TypeVar
 
 from structlog.typing import FilteringBoundLogger
 
-from silverfold.conf.errors import SilverfoldError, SourceUnavailable
-from silverfold.connectors.tengi.protocol.events import BadFrame, Closed, Transport
+from silverfold.conf.errors import LocalProtocolError, SilverfoldError, SourceUnavailable
+from silverfold.connectors.tengi.protocol.events import BadFrame, Closed, MessageReceived, Transport
 from silverfold.connectors.tengi.protocol.values import Identifier, Message
 from silverfold.connectors.tengi.transports.link import Link, cancel_and_wait
+from silverfold.connectors.tengi.transports.queues import Inbox
 
-MAX_UNDELIVERED: Final = 64
-"""Messages that are read ahead of the listeners."""
+_CALLS: Final[ContextVar[frozenset[object]]] = ContextVar("_CALLS", default=frozenset())
+"""Calls of listeners that the running code is part of: it cannot wait for their ends."""
 
 _T = TypeVar("_T")
 
@@ -71,10 +86,11 @@ class Connection:
         self._message_listeners: list[MessageListener] = []
         self._connection_listeners: list[ConnectionListener] = []
         self._requests: dict[Identifier, asyncio.Future[Message]] = {}
-        self._received: asyncio.Queue[Message | Exception | None] = asyncio.Queue(MAX_UNDELIVERED)
+        self._received = Inbox()
+        self._calls: set[object] = set()
         self._tasks: list[asyncio.Task[None]] = []
-        self._is_leaving = self._has_ended = False
-        self._closed = asyncio.Event()
+        self._is_leaving = False
+        self._ended, self._closed = asyncio.Event(), asyncio.Event()
         self._finishing: asyncio.Task[None] | None = None
 
     @property
@@ -130,17 +146,21 @@ class Connection:
         Raises:
             TimeoutError: None came in time.
             SourceUnavailable: The connection ended before.
+            LocalProtocolError: A message with the same id waits for its answer.
             Exception: Those of `write_object`.
         """
-        if self._has_ended:
+        if self._ended.is_set():
             raise SourceUnavailable("the connection has ended")
         message = value if isinstance(value, Message) else Message.create(value)
+        if message.id in self._requests:
+            raise LocalProtocolError(f"the request {message.id} waits for its answer already")
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         self._requests[message.id] = answer
         try:
-            async with asyncio.timeout(timeout):
-                await self.write_object(message)
-                return await answer
+            with self._received.reading_ahead():
+                async with asyncio.timeout(timeout):
+                    await self.write_object(message)
+                    return await answer
         finally:
             del self._requests[message.id]
 
@@ -152,12 +172,16 @@ class Connection:
         """Queue an encoded message if there is room at once; return whether it was queued. For broadcasts.
 
         Raises:
-            ProtocolError, WireError: The peer would not take it, or the connection has ended.
+            OversizedMessage: The peer would not take it.
+            SourceUnavailable: The connection has ended, or is about to.
         """
         return self._link.offer_encoded(message)
 
     async def disconnect(self) -> None:
-        """Send what is queued, and end the connection. Listeners are told soon after. Safe to repeat."""
+        """Send what is queued, and end the connection. Listeners are told soon after. Safe to repeat.
+
+        Returns once the peer has ended it as well, or after ``close_timeout``; what it still sends is dropped.
+        """
         self._is_leaving = True
         await self._link.close()
 
@@ -165,47 +189,69 @@ class Connection:
         """End the connection at once; messages that no listener has had are dropped. Returns once all is over."""
         self._is_leaving = True
         await self._link.abort()
-        await cancel_and_wait(*self._tasks)
+        tasks, self._tasks = self._tasks, []
+        await cancel_and_wait(*(tasks[:1] if self._is_in_listener() else tasks))
         await self._finish()
 
     async def wait_closed(self) -> None:
-        """Wait until the connection has ended, and all listeners know."""
-        await self._closed.wait()
+        """Wait until the connection has ended, and all listeners know. A listener waits for the end only."""
+        if not self._is_in_listener():
+            await self._closed.wait()
+            return
+        with self._received.reading_ahead():
+            await self._ended.wait()
 
     async def start(self, on_connect: OnConnect | None) -> None:
         """Begin to read, and call ``on_connect``; then begin to call listeners. Called once, by client or server."""
         self._tasks.append(asyncio.create_task(self._read()))
         if on_connect is not None:
-            await _call(on_connect, self)
-        self._tasks.append(asyncio.create_task(self._deliver()))
+            await self._call(on_connect, self)
+        if self._finishing is None:
+            self._tasks.append(asyncio.create_task(self._deliver()))
+
+    def _is_in_listener(self) -> bool:
+        return not self._calls.isdisjoint(_CALLS.get())
 
     async def _read(self) -> None:
+        failure: Exception | None = None
+        try:
+            failure = await self._read_all()
+        except Exception as error:  # a bug: it must not leave a connection that nobody reads
+            self._log.exception("reading_failed")
+            failure = error
+        finally:
+            self._fail_requests()
+        if failure is not None:
+            await self._received.put(failure)
+        await self._received.put(None)
+
+    async def _read_all(self) -> Exception | None:
+        """Read to the end. Return the error that ended the connection, unless we did, or listeners get it anyway."""
         last: Exception | None = None
         try:
             while not isinstance(event := await self._link.next_event(), Closed):
-                if isinstance(event, BadFrame):
-                    last = event.error
-                    await self._received.put(last)
-                    continue
-                try:
-                    message = event.message
-                except SilverfoldError as error:
-                    await self._received.put(error)
-                    continue
-                request = self._requests.get(message.id)
-                if request is not None and not request.done():
-                    request.set_result(message)
-                else:
-                    await self._received.put(message)
+                last = await self._take(event)
         except SilverfoldError as error:
             if error is not last and not self._is_leaving:
-                await self._received.put(error)
-        finally:
-            self._fail_requests()
-        await self._received.put(None)
+                return error
+        return None
+
+    async def _take(self, event: MessageReceived | BadFrame) -> Exception | None:
+        """Hand an event to its request, or to the listeners. Return the error, if it is one."""
+        item: Message | Exception
+        try:
+            item = event.error if isinstance(event, BadFrame) else event.message
+        except SilverfoldError as error:
+            item = error
+        request = self._requests.get(item.id) if isinstance(item, Message) else None
+        if request is not None and not request.done() and isinstance(item, Message):
+            request.set_result(item)
+            return None
+        await self._received.put(item, len(event.raw))
+        return None if isinstance(item, Message) else item
 
     def _fail_requests(self) -> None:
-        self._has_ended = True
+        self._ended.set()
         for request in self._requests.values():
             if not request.done():
                 request.set_exception(SourceUnavailable("the connection ended before the answer"))
@@ -243,7 +289,7 @@ class Connection:
     async def _guarded(self, function: Callable[..., Awaitable[None] | None], *arguments: object) -> None:
         """Call a listener; its error is an event, and costs the others nothing."""
         try:
-            await _call(function, *arguments)
+            await self._call(function, *arguments)
         except Exception as error:
             self._log.exception("listener_failed")
             await self._report(error)
@@ -252,10 +298,21 @@ class Connection:
         self._log.info("connection_error", reason=str(error))
         for listener in list(self._connection_listeners):
             with contextlib.suppress(Exception):  # an error of who is told of errors would be told to it again
-                await _call(listener.on_exception, self, error)
+                await self._call(listener.on_exception, self, error)
 
-
-async def _call(function: Callable[..., Awaitable[None] | None], *arguments: object) -> None:
-    result = function(*arguments)
-    if inspect.isawaitable(result):
-        await result
+    async def _call(self, function: Callable[..., Awaitable[None] | None], *arguments: object) -> None:
+        """Call a user's function. Raise its error; a CancelledError that is not ours is one as well."""
+        call, calls, task = object(), _CALLS.get(), asyncio.current_task()
+        _CALLS.set(calls | {call})
+        self._calls.add(call)
+        try:
+            result = function(*arguments)
+            if inspect.isawaitable(result):
+                await result
+        except asyncio.CancelledError as error:
+            if task is None or task.cancelling():
+                raise
+            raise RuntimeError("what a listener awaited was cancelled") from error
+        finally:
+            self._calls.discard(call)
+            _CALLS.set(calls)

@@ -9,7 +9,7 @@ from typing import TypeVar
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable, UntrustedSource
+from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable, UntrustedSource, WireError
 from silverfold.connectors.common.transport import Address, Connection, connect
 from silverfold.connectors.tengi.protocol.connection import ClientConnection
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
@@ -36,7 +36,7 @@ async def open_first_link(host: str, settings: Configuration, log: FilteringBoun
             return await open_link(Address(host, port), transport, settings, log)
         except UntrustedSource:
             raise
-        except (SourceUnavailable, SourceRefused, RemoteProtocolError) as error:
+        except (SourceUnavailable, SourceRefused, RemoteProtocolError, WireError) as error:
             if len(settings.transports) == 1:
                 raise
             reasons.append(f"{transport}: {error}")

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import contextlib
 import os
 from http import HTTPStatus
-from typing import Final
 
-from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable
+from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
 from silverfold.connectors.common.transport import Connection
 from silverfold.connectors.tengi.transports.frames import accept_key
 from silverfold.connectors.tengi.transports.requests import SOCKET, Head, HttpReader, encode_answer
-
-_LINGERING: Final = 2.0
-"""Seconds for which the rest of a refused body is still read, so that its sender gets to read the answer."""
 
 
 async def read_head(socket: Connection, reader: HttpReader) -> Head | None:
@@ -54,16 +48,6 @@ async def read_answer(socket: Connection, max_body: int) -> tuple[Head, bytes] |
     return head, reader.take(size)
 
 
-async def finish_answered(socket: Connection, *, is_read: bool, timeout: float) -> None:
-    """End a socket behind an answer. A body that was not read would reset it, and the answer be lost."""
-    if not is_read:
-        with contextlib.suppress(TimeoutError, SilverfoldError):
-            async with asyncio.timeout(_LINGERING):
-                while await socket.read():
-                    pass
-    await socket.finish(timeout)
-
-
 async def ask_for_upgrade(socket: Connection, host: str) -> bytes:
     """Ask a server for WebSocket; return the bytes behind its answer.
 
@@ -98,7 +82,7 @@ async def grant_upgrade(socket: Connection, head: Head, *, timeout: float) -> bo
     key = head.headers.get("sec-websocket-key", "")
     if head.start[:2] != ("GET", SOCKET) or not key:
         await socket.send(encode_answer(HTTPStatus.FORBIDDEN))
-        await finish_answered(socket, is_read=True, timeout=timeout)
+        await socket.finish(timeout)
         return False
     lines = [
         "HTTP/1.1 101 Switching Protocols",

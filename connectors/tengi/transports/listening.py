@@ -27,10 +27,11 @@ from silverfold.connectors.common.transport import Connection
 from silverfold.connectors.tengi.protocol.connection import ServerConnection
 from silverfold.connectors.tengi.protocol.events import HandshakeReceived, Peer, Transport
 from silverfold.connectors.tengi.protocol.heads import MAGIC
+from silverfold.connectors.tengi.protocol.limits import MAX_HANDSHAKE
 from silverfold.connectors.tengi.protocol.values import Handshake, Identifier
 from silverfold.connectors.tengi.transports.configuration import Configuration
-from silverfold.connectors.tengi.transports.exchanges import fill, finish_answered, grant_upgrade, read_head
-from silverfold.connectors.tengi.transports.link import MAX_HANDSHAKE, Link, cancel_and_wait
+from silverfold.connectors.tengi.transports.exchanges import fill, grant_upgrade, read_head
+from silverfold.connectors.tengi.transports.link import Link, cancel_and_wait
 from silverfold.connectors.tengi.transports.polled import PolledLink
 from silverfold.connectors.tengi.transports.requests import HttpReader, encode_answer, request_error
 from silverfold.connectors.tengi.transports.streams import StreamLink
@@ -43,8 +44,6 @@ _MAX_PENDING: Final = 256
 _MAX_JAVA_BODY: Final = 1 << 20
 _HEAD_OF_PACKET: Final = 23
 """Bytes of a body that tell its connection, and whether it is a Message."""
-_AFTER_BODY: Final = (HTTPStatus.NO_CONTENT, HTTPStatus.BAD_REQUEST, HTTPStatus.SERVICE_UNAVAILABLE)
-"""Answers to requests whose body was read."""
 _ACCEPT_AGAIN: Final = 0.5
 """Seconds until the next try to accept a socket, after an error."""
 
@@ -280,8 +279,7 @@ class Listening:
                 return
             await socket.send(encode_answer(status, closes=head.closes or not is_taken))
             if head.closes or not is_taken:
-                is_read = status in _AFTER_BODY or reader.held >= (head.content_length or 0)
-                await finish_answered(socket, is_read=is_read, timeout=self._settings.close_timeout)
+                await socket.finish(self._settings.close_timeout)
                 return
             within = self._settings.expire_after
 

@@ -140,13 +140,14 @@ class PolledLink(Link):
             try:
                 answer = self._server.send_poll_answer(Identifier.random(), taken)
                 await socket.send(encode_answer(HTTPStatus.OK, answer))
-                is_sent = await socket.finish(self._settings.request_timeout)
+                is_sent = await socket.end_writing(self._settings.request_timeout)
             except BaseException:
                 self._outbox.put_back(taken)
                 raise
             if not is_sent:
                 self._outbox.put_back(taken)
         self._answered.set()
+        await socket.finish(self._settings.close_timeout)
 
     async def _wait_for_messages(self, socket: Socket, superseded: asyncio.Event) -> None:
         tasks: list[asyncio.Future[Any]] = [

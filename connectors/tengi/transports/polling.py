@@ -137,17 +137,16 @@ class PollingLink(Link):
             if not packets:
                 return
             try:
-                async with asyncio.timeout(self._settings.request_timeout):
-                    await self._post(packets[0])
-            except TimeoutError:
-                self._outbox.close(drop=True)
-                raise SourceUnavailable("no answer to a post in time") from None
+                await self._post(packets[0])
             except SilverfoldError:
                 self._outbox.close(drop=True)
                 raise
 
     async def _post(self, packet: bytes) -> None:
-        """Post a packet: 204 means taken; a close without an answer, sent."""
+        """Post a packet: 204 means taken; a close without an answer, sent.
+
+        A server that is busy may take long, as over TCP. One that is gone is noticed by the polls meanwhile.
+        """
         socket = self._post_socket
         is_used = socket is not None and not socket.ended.done()
         if socket is None or socket.ended.done():
@@ -157,7 +156,7 @@ class PollingLink(Link):
         await socket.send(encode_post(packet, host=str(self._address), closes=self._is_java))
         if self._is_java:
             self._post_socket = None
-            await socket.finish(self._settings.request_timeout)
+            await socket.finish(self._settings.close_timeout)
             return
         head, _ = await read_answer(socket, MAX_HEAD) or (None, b"")
         if head is None and is_used:

@@ -29,7 +29,7 @@ class Head(NamedTuple):
     @property
     def status(self) -> int:
         """Status of an answer. Raises RemoteProtocolError."""
-        if not (self.start[1].isascii() and self.start[1].isdigit()):
+        if not (self.start[1].isascii() and self.start[1].isdigit() and len(self.start[1]) == 3):
             raise _bad("no status")
         return int(self.start[1])
 
@@ -116,7 +116,7 @@ def request_error(head: Head, *, max_body: int) -> HTTPStatus | None:
         return HTTPStatus.FORBIDDEN
     if head.headers.get("content-type") != CONTENT_TYPE:
         return HTTPStatus.NOT_ACCEPTABLE
-    if head.content_length is None:
+    if "transfer-encoding" in head.headers or head.content_length is None:
         return HTTPStatus.LENGTH_REQUIRED
     return HTTPStatus.REQUEST_ENTITY_TOO_LARGE if head.content_length > max_body else None
 

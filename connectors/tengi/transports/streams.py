@@ -13,7 +13,7 @@ from silverfold.conf.errors import ProtocolError, RemoteProtocolError, Silverfol
 from silverfold.connectors.common.transport import Connection as Socket
 from silverfold.connectors.tengi.protocol.connection import ClientConnection, ServerConnection
 from silverfold.connectors.tengi.protocol.events import BadFrame, Closed, HandshakeReceived, Peer, Transport
-from silverfold.connectors.tengi.protocol.limits import JAVA_CUT, JAVA_MAX_FRAME
+from silverfold.connectors.tengi.protocol.limits import JAVA_CUT, JAVA_MAX_FRAME, MAX_HANDSHAKE
 from silverfold.connectors.tengi.protocol.scanner import PacketScanner
 from silverfold.connectors.tengi.transports.configuration import Configuration, Faults
 from silverfold.connectors.tengi.transports.frames import (
@@ -23,7 +23,7 @@ from silverfold.connectors.tengi.transports.frames import (
     close_frame,
     encode_frame,
 )
-from silverfold.connectors.tengi.transports.link import MAX_HANDSHAKE, Link, LinkEvent, cancel_and_wait
+from silverfold.connectors.tengi.transports.link import Link, LinkEvent, cancel_and_wait
 
 _BATCH: Final = 256 << 10
 """Bytes of packets in one write: a system call costs more than the bytes."""
@@ -114,10 +114,12 @@ class StreamLink(Link):
         if self._frames is not None and not self._has_ended:
             self._outbox.offer(close_frame(_NORMAL, mask=self._mask()))
         self._outbox.close()
-        if self._writer is not None and not self._writer.done():
+        if self._writer is not None:
             await asyncio.wait([self._writer], timeout=self._settings.close_timeout)
         self._has_ended = True
-        await self._socket.finish(self._settings.close_timeout if self._writer and self._writer.done() else 0)
+        if self._writer is not None and self._writer.done():
+            await self._socket.finish(self._settings.close_timeout)
+        await self._socket.close()
         await cancel_and_wait(self._writer)
 
     async def abort(self) -> None:

@@ -3,11 +3,12 @@
 import asyncio
 import contextlib
 import socket
+import ssl
 
 import pytest
 
 from silverfold.conf.errors import SourceUnavailable
-from silverfold.connectors.common.transport import MOST_UNREAD, connect, parse_address
+from silverfold.connectors.common.transport import MOST_UNREAD, Address, connect, parse_address
 from tests.support.peers import connected, nobody, read_all, silent
 
 
@@ -110,6 +111,84 @@ def test_a_peer_that_is_silent_for_too_long_counts_as_lost():
     assert asyncio.run(run()) == b"tick " * 4
 
 
+def test_silence_is_not_the_peers_while_nobody_reads():
+    async def serve(reader, writer):
+        writer.write(bytes(8 << 20))
+        await reader.read()
+
+    async def run():
+        async with connected(serve, silent_after=0.3) as connection:
+            received = 0
+            while received < 8 << 20:
+                received += len(await connection.read())
+                await asyncio.sleep(0.4 if received < 4 << 20 else 0)
+
+    asyncio.run(run())
+
+
+def test_an_end_is_a_half_close_and_what_the_peer_still_sends_does_not_cost_it_what_it_has_not_read():
+    received = 0
+
+    async def serve(reader, writer):
+        nonlocal received
+        talking = asyncio.create_task(talk(writer))
+        while chunk := await reader.read(10_000):
+            received += len(chunk)
+            await asyncio.sleep(0.001)
+        talking.cancel()
+
+    async def talk(writer):
+        while True:
+            writer.write(bytes(1000))
+            await asyncio.sleep(0)
+
+    async def run():
+        async with connected(serve) as connection:
+            await connection.send(bytes(4 << 20))
+            await connection.finish(30)
+
+    asyncio.run(run())
+    assert received == 4 << 20
+
+
+@pytest.mark.parametrize("size", [1, 1 << 20])
+def test_a_connection_that_has_ended_can_be_finished_ended_and_written_to_again(size):
+    async def serve(reader, writer):
+        await asyncio.sleep(0.05)
+        await reader.read()
+        writer.close()
+
+    async def run():
+        async with connected(serve) as connection:
+            connection._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            sending = asyncio.create_task(connection.send(bytes(size)))
+            await asyncio.sleep(0)
+            assert await connection.end_writing(10)
+            await sending
+            await connection.finish(10)
+            await connection.finish(10)
+            await connection.send(b"late")
+            connection.abort()
+
+    asyncio.run(run())
+
+
+def test_an_end_waits_no_longer_than_it_may_for_a_peer_that_stays():
+    async def run():
+        async with connected(silent) as connection:
+            await connection.send(b"last")
+            await connection.finish(0.05)
+            assert connection.is_closed
+        async with connected(silent) as connection:
+            sending = asyncio.create_task(connection.send(bytes(64 << 20)))
+            await asyncio.sleep(0)
+            assert not await connection.end_writing(0.05)
+            await connection.finish(0.05)
+            await sending
+
+    asyncio.run(run())
+
+
 def test_a_broken_connection_is_an_unavailable_source_after_all_that_arrived():
     async def serve(_reader, writer):
         writer.write(b"before")
@@ -141,6 +220,25 @@ def test_a_peer_that_never_reads_is_given_up_before_memory_grows():
 def test_nobody_listening_is_an_unavailable_source():
     with nobody() as address, pytest.raises(SourceUnavailable, match=str(address.port)):
         asyncio.run(connect(address, timeout=10))
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".example", "\0"])
+def test_a_name_that_cannot_be_looked_up_is_an_unavailable_source(host):
+    with pytest.raises(SourceUnavailable, match="no host name"):
+        asyncio.run(connect(Address(host, 1), timeout=10))
+
+
+def test_a_peer_that_ends_in_the_handshake_of_tls_is_an_unavailable_source():
+    async def serve(reader, _writer):
+        await reader.read(1)
+
+    with pytest.raises(SourceUnavailable, match=r": \w"):
+        asyncio.run(ask(serve))
+
+
+async def ask(serve):
+    async with connected(serve, tls=ssl.create_default_context()):
+        pass
 
 
 def test_keep_alive_is_on_and_small_writes_are_not_delayed():

@@ -38,6 +38,7 @@ from silverfold.connectors.tengi.protocol.events import (
     PollReceived,
     Transport,
 )
+from silverfold.connectors.tengi.protocol.heads import MAGIC
 from silverfold.connectors.tengi.protocol.scanner import PacketScanner
 from tests.support.tengi.vectors import TYPES, VECTORS, Point, Row, SubPacket, written
 
@@ -297,3 +298,16 @@ def test_a_changed_byte_gives_events_or_an_error_of_ours_whatever_the_chunks(dat
 def shown(event: Any) -> Any:
     """An event, its error by its text and its rest left out: how much had arrived depends on the chunks."""
     return (type(event.error), str(event.error)) if isinstance(event, BadFrame) else event
+
+
+def test_a_handshake_has_64_kib_on_either_side_and_any_transport() -> None:
+    large = {"a": "x" * 100_000}
+    octets = b"\0" + written(Handshake(large))
+    for transport in Transport:
+        with pytest.raises(OversizedMessage):
+            ClientConnection(transport).send_handshake(large)
+        server = ServerConnection(transport)
+        server.receive(MAGIC + octets if transport is Transport.TCP else octets)
+        event = server.next_event()
+        assert isinstance(event, BadFrame)
+        assert isinstance(event.error, OversizedMessage)

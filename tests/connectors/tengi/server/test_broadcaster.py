@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from silverfold.conf.errors import InvalidValue
+from silverfold.conf.errors import InvalidValue, OversizedMessage
 from silverfold.connectors.tengi.protocol import Packet
 from silverfold.connectors.tengi.server import Broadcaster
 from tests.support.tengi.pairs import TRANSPORTS, Inbox, connected, port_of, run, serving
@@ -52,6 +52,44 @@ def test_a_slow_member_is_dropped_and_the_others_get_all() -> None:
             assert [each.id for each in broadcaster.members] == [quick.id]
             while len(server.connections) > 1:
                 await asyncio.sleep(0.01)
+
+    run(work())
+
+
+def test_a_message_beyond_a_limit_is_refused_and_costs_no_member() -> None:
+    broadcaster = Broadcaster()
+
+    async def work() -> None:
+        async with serving(broadcaster.add, max_packet=1000) as server, connected(server, "tcp") as member:
+            inbox = Inbox(member)
+            while not broadcaster.members:
+                await asyncio.sleep(0.01)
+            with pytest.raises(OversizedMessage):
+                broadcaster.send(bytes(2000))
+            broadcaster.send("small")
+            assert await inbox.get() == "small"
+
+    run(work())
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_member_that_is_disconnected_still_gets_what_was_queued_for_it(transport: str) -> None:
+    broadcaster = Broadcaster()
+
+    async def work() -> None:
+        async with serving(broadcaster.add) as server, connected(server, transport) as member:
+            inbox = Inbox(member)
+            while not broadcaster.members:
+                await asyncio.sleep(0.01)
+            (connection,) = broadcaster.members
+            for number in range(100):
+                await connection.write_object(bytes([number]) * 30_000)
+            leaving = asyncio.create_task(connection.disconnect())
+            await asyncio.sleep(0)
+            broadcaster.send("too late")
+            assert broadcaster.members == []
+            assert [each[0] for each in await inbox.take(100)] == list(range(100))
+            await leaving
 
     run(work())
 

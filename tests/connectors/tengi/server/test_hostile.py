@@ -83,7 +83,7 @@ async def _tcp_open(port: int, stack: AsyncExitStack) -> tuple[object, Identifie
 @pytest.mark.parametrize("kind", ["foreign", "handshake", "poll", "unknown type", "too large", "noise"])
 def test_packets_that_are_not_allowed_end_an_open_connection(kind: str) -> None:
     async def work() -> None:
-        async with serving(echo, max_packet=100_000) as server, AsyncExitStack() as stack:
+        async with serving(echo, max_packet=100_000, close_timeout=0.1) as server, AsyncExitStack() as stack:
             socket, own = await _tcp_open(port_of(server), stack)
             _, other = await _tcp_open(port_of(server), stack)
             packet = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
@@ -168,6 +169,24 @@ def test_messages_of_an_answer_that_is_not_taken_are_queued_again_in_order() -> 
     run(work())
 
 
+def test_an_answer_that_is_taken_late_comes_once() -> None:
+    """The system's buffers are as small as a network's: the answer is written in parts."""
+    served = Served()
+
+    async def work() -> None:
+        async with serving(served, poll_wait=0.05) as server:
+            for each in server._listening._listening:  # type: ignore[union-attr]  # it listens
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            connection_id = await http_handshake(port_of(server))
+            connection = await served.connections.get()
+            for each in "abc":
+                await connection.write_object(each * 500_000)
+                assert bodies(await exchange(port_of(server), java_post(poll_of(connection_id)))) == [each * 500_000]
+            assert bodies(await exchange(port_of(server), java_post(poll_of(connection_id)))) == []
+
+    run(work())
+
+
 def test_posts_are_answered_with_204_and_several_may_use_one_socket() -> None:
     received: list[object] = []
 
@@ -177,11 +196,11 @@ def test_posts_are_answered_with_204_and_several_may_use_one_socket() -> None:
     async def work() -> bytes:
         async with serving(on_connect) as server:
             connection_id = await http_handshake(port_of(server))
-            async with raw(port_of(server)) as socket:
+            async with raw(port_of(server)) as peer:
                 for number in range(3):
                     post = java_post(packet_of(connection_id, number))
-                    await socket.send(post.replace(b"connection: close\r\n", b"") if number < 2 else post)
-                return await read_all(socket)
+                    await peer.send(post.replace(b"connection: close\r\n", b"") if number < 2 else post)
+                return await read_all(peer)
 
     assert run(work()) == 2 * b"HTTP/1.1 204 No Content\r\n\r\n" + (
         b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n"
@@ -224,6 +243,7 @@ def test_a_connection_ends_when_no_request_comes() -> None:
         (java_post(HANDSHAKE).replace(b"/tengi\r", b"/tengi; charset=utf-8\r"), 406),
         (java_post(HANDSHAKE).replace(b"content-type", b"x"), 406),
         (java_post(HANDSHAKE).replace(b"content-length", b"x"), 411),
+        (java_post(b"0\r\n\r\n").replace(b"content-length: 5", b"transfer-encoding: chunked"), 411),
         (java_post(b"").replace(b"length: 0", b"length: 99999999"), 413),
         (java_post(b"\0" * 100_000), 413),
         (java_post(packet_of(bytes(16), 1)), 403),
@@ -235,6 +255,7 @@ def test_a_connection_ends_when_no_request_comes() -> None:
         "a charset",
         "no type",
         "no length",
+        "chunked",
         "a large length",
         "a large body",
         "no connection",

@@ -6,8 +6,8 @@ import pytest
 
 from silverfold.conf.errors import ConfigError
 from silverfold.connectors.tengi.client import ClientTransports, ConfigurationBuilder, UnsupportedTransport
-from silverfold.connectors.tengi.protocol import Int, Marshallable, Packet
-from silverfold.connectors.tengi.protocol.events import Transport
+from silverfold.connectors.tengi.protocol import Int, Marshallable, Marshaller, Packet, TypeRegistry, accepts_class
+from silverfold.connectors.tengi.protocol.events import Peer, Transport
 from silverfold.connectors.tengi.server import ServerTransports
 from silverfold.connectors.tengi.transports.configuration import Tls
 from silverfold.connectors.tengi.transports.names import REASONS, parse_transport
@@ -82,6 +82,18 @@ def test_the_builder_collects_transports_with_their_ports_and_types() -> None:
     assert set(configuration.types.enums) == {9}
     assert set(configuration.types.enumerables) == {10}
     assert configuration.poll_wait == 1.5
+
+
+def test_fields_that_are_set_are_those_of_the_configuration() -> None:
+    types = TypeRegistry(marshallers=[Marshaller(7, accepts_class(complex), lambda _: 1j, lambda *_: None)])
+    builder = ConfigurationBuilder().add_transport("tcp").set(types=types, peer="java")
+    assert builder.build().types is types
+    assert builder.build().peer is Peer.JAVA
+    assert builder.set(transports={Transport.HTTP: 1}).build().transports == {"http": 1}
+    with pytest.raises(ConfigError, match="types"):
+        builder.add_enum(9, ["A"]).build()
+    with pytest.raises(ConfigError, match="tengi or java"):
+        builder.set(peer="jaba")
 
 
 def test_a_configuration_without_transport_or_with_a_bad_port_is_refused() -> None:

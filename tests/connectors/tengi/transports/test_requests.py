@@ -69,6 +69,14 @@ def test_lengths_that_are_none_are_refused(header: bytes) -> None:
         _ = head.content_length
 
 
+@pytest.mark.parametrize("status", ["", "20", "2" * 5000, "\u00b2\u00b2\u00b2", "OK"])
+def test_a_status_has_three_digits(status: str) -> None:
+    head = HttpReader(f"HTTP/1.1 {status} OK\r\n\r\n".encode("latin-1")).next_head()
+    assert head is not None
+    with pytest.raises(RemoteProtocolError):
+        _ = head.status
+
+
 def test_any_bytes_are_a_head_or_an_error_of_the_peer() -> None:
     draw = random.Random(5)
     parts = [b"POST", b" ", b"/channel", b"HTTP/1.1", b"\r\n", b"\r\n\r\n", b":", b"content-length", b"9", b"\xff\0"]

@@ -1,0 +1,89 @@
+"""Types of a user's own: whose an error of their code is, and what a registry refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
+
+import pytest
+
+from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.tengi.protocol import (
+    Decoder,
+    Encoder,
+    Marshallable,
+    Marshaller,
+    Message,
+    Packet,
+    TypeRegistry,
+    accepts_class,
+)
+from silverfold.connectors.tengi.protocol.debugger import SerializationDebugger
+
+
+def fail(*_: object) -> Any:
+    raise KeyError(9)
+
+
+class Day(Marshallable):
+    type_id = 50
+
+    def marshall(self, encoder: Encoder) -> None:
+        encoder.write_byte(9)
+
+    @classmethod
+    def unmarshall(cls, decoder: Decoder) -> Day:
+        return {1: cls()}[decoder.read_byte()]
+
+
+class Extended(Packet):
+    type_id = 51
+
+    def unmarshall_fields(self, decoder: Decoder) -> None:
+        fail()
+
+
+TYPES = TypeRegistry(Day, Extended, marshallers=[Marshaller(52, accepts_class(complex), fail, lambda *_: None)])
+
+
+@pytest.mark.parametrize("value", [Day(), Extended("p"), 1j], ids=["marshallable", "packet", "marshaller"])
+def test_an_error_of_a_users_code_is_one_of_the_bytes(value: object) -> None:
+    encoder = Encoder(TYPES)
+    encoder.write_object(value)
+    with pytest.raises(InvalidValue, match=r"user_type at byte \d+: a user type raised KeyError\(9\)"):
+        Decoder(encoder.to_bytes(), TYPES).read_object()
+    assert "KeyError(9)" in SerializationDebugger(TYPES).explain_object(encoder.to_bytes()).splitlines()[-1]
+
+
+class Letters(Enum):
+    A = "a"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: TypeRegistry(enums={1: "RED"}),
+        lambda: TypeRegistry(enumerables={1: {"A": 1 << 40}}),
+        lambda: TypeRegistry(enumerables={1: Letters}),
+    ],
+    ids=["a text", "a large number", "letters"],
+)
+def test_constants_that_cannot_be_written_are_refused(make: Callable[[], TypeRegistry]) -> None:
+    with pytest.raises(ValueError, match="enum"):
+        make()
+
+
+@pytest.mark.parametrize("answer", [True, False, None])
+def test_a_filter_that_answers_otherwise_is_refused(answer: Any) -> None:
+    types = TypeRegistry(marshallers=[Marshaller(7, lambda _: answer, fail, lambda *_: None)])
+    with pytest.raises(TypeError, match="filter of marshaller 7"):
+        Encoder(types).write_object(1j)
+
+
+@pytest.mark.parametrize("identifier", [b"abc", "A", "x" * 16, 16, None])
+def test_only_an_identifier_is_written_as_one(identifier: Any) -> None:
+    with pytest.raises(InvalidValue, match="16 bytes"):
+        Encoder().write_identifier(identifier)
+    with pytest.raises(InvalidValue, match="16 bytes"):
+        Encoder().write_object(Message(identifier, "hello"))
