@@ -22,6 +22,7 @@ from silverfold.connectors.tengi.server.feed.server import FeedServer
 from silverfold.connectors.tengi.server.feed.source import FeedSource
 from silverfold.connectors.tengi.server.feed.tables import RowChanges
 from silverfold.connectors.tengi.transports.configuration import ConfigurationBuilder, Tls
+from tests.support import peers
 from tests.support.certificates import AUTHORITY, trusted_file
 from tests.support.memory import MemorySink
 from tests.support.tengi.landed import feed_of
@@ -194,6 +195,22 @@ def test_nobody_there_is_unavailable() -> None:
         shop = feed(server)
     with pytest.raises(SourceUnavailable):
         asyncio.run(CONNECTOR.receiver(shop).run(MemorySink(), Resume(1)))
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_who_closes_before_the_handshake_is_unavailable_as_a_proxy_is_without_its_source(transport: str) -> None:
+    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write_eof()
+        await reader.read()
+
+    async def run() -> None:
+        async with peers.serving(close) as address:
+            shop = feed_of(f"tengi://{address}", transport=transport)
+            with pytest.raises(SourceUnavailable, match="closed the connection without"):
+                await CONNECTOR.receiver(shop).run(MemorySink(), Resume(1))
+
+    asyncio.run(run())
 
 
 def certificate(folder: Path) -> str:
