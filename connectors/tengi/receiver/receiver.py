@@ -21,7 +21,7 @@ from silverfold.connectors.tengi.protocol.events import BadFrame, Closed
 from silverfold.connectors.tengi.protocol.feed.packets import Ack, Ping, Pong, Subscribe
 from silverfold.connectors.tengi.protocol.values import Message
 from silverfold.connectors.tengi.receiver.epoch import Epoch, Refused
-from silverfold.connectors.tengi.receiver.table_feed import TableFeed, resumed_position
+from silverfold.connectors.tengi.receiver.table_feed import TableFeed, landed_columns, resumed_position
 from silverfold.connectors.tengi.transports.dialing import open_first_link
 from silverfold.connectors.tengi.transports.link import Link
 from silverfold.connectors.tengi.transports.listening import Listening
@@ -74,6 +74,8 @@ class TengiReceiver:
 
     async def _serve(self, link: Link, sink: FrameSink, resume: Resume) -> str | None:
         positions = {name: at for name, at in resume.source_positions.items() if name not in self._begin_anew}
+        landed = landed_columns(resume.stream_controls, limit=self._feed.options.max_packet)
+        self._columns = landed | self._columns
         epoch = new_epoch(self._feed, positions, columns=self._columns, rng=self._rng)
         connected = mark(
             "connected", transport=link.transport.value, peer=link.peer_address, connection_id=str(link.connection_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping
+from contextlib import suppress
 from typing import Final
 
 from silverfold.conf.errors import WireError
@@ -21,9 +22,12 @@ from silverfold.connectors.tengi.protocol.feed.packets import (
     Subscribe,
     read_packet,
 )
+from silverfold.connectors.tengi.protocol.frame_access import read_frame
 
 _BOUNDARIES: Final = {each.value: each for each in Boundary}
 _NEVER: Final = float("inf")
+_NO_POSITION: Final = "none"
+"""Source position of the mark ``snapshot asked``: until a snapshot is complete, any later connection asks for one."""
 
 
 class TableFeed:
@@ -31,7 +35,7 @@ class TableFeed:
 
     Args:
         position: Of the last change that landed; None for none, then a snapshot is asked for.
-        columns: Newest columns of each stream that this process has seen; kept up to date.
+        columns: Newest columns of each stream that were ever seen; kept up to date.
         backoff: The waits after an error of the source.
     """
 
@@ -77,7 +81,8 @@ class TableFeed:
         self.requests = [request]
         self._schema_by, self._idle_by = now + self._options.subscribe_wait, now + self._options.resubscribe_idle
         self._part_by = self._retry_at = _NEVER
-        frames = [mark("snapshot asked", stream=self._stream)] if position is None else []
+        asked = mark("snapshot asked", stream=self._stream)._replace(source_position=_NO_POSITION)
+        frames = [asked] if position is None else []
         return frames + self._perform(self._order.abandon_snapshot(now), now)
 
     def due(self, now: float) -> list[Frame]:
@@ -236,6 +241,26 @@ def _given_up(stream: str, heading: Heading | None) -> Frame:
 
 
 def resumed_position(positions: Mapping[str, str], stream: str) -> Position | None:
-    """Return the last landed position of a stream. Raises InvalidValue if bronze has another connector's."""
-    found = positions.get(stream)
-    return None if found is None else Position.parse(found)
+    """Return the last landed position of a stream; None without one, or if a snapshot was asked for behind it.
+
+    Raises:
+        InvalidValue: Bronze has another connector's.
+    """
+    found = positions.get(stream, _NO_POSITION)
+    return None if found == _NO_POSITION else Position.parse(found)
+
+
+def landed_columns(controls: Mapping[str, bytes], *, limit: int) -> dict[str, frozenset[str]]:
+    """Return the columns of each stream's newest landed schema.
+
+    Args:
+        controls: `connectors.base.Resume.stream_controls`.
+        limit: Most bytes of a packet.
+    """
+    found: dict[str, frozenset[str]] = {}
+    for stream, body in controls.items():
+        with suppress(WireError):  # bronze may have another connector's
+            packet = read_packet(read_frame(body, limit=limit))
+            if isinstance(packet, Schema):
+                found[stream] = frozenset(packet.columns)
+    return found

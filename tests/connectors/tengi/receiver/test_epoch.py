@@ -20,8 +20,10 @@ from silverfold.connectors.tengi.protocol.registry import BUILT_IN
 from silverfold.connectors.tengi.receiver.epoch import Epoch, Refused
 from silverfold.connectors.tengi.receiver.receiver import new_epoch
 from tests.support.tengi.landed import CONNECTION, EPOCH, MESSAGE, change, entry, feed_of, frame_of, schema, snapshot
+from tests.support.tengi.receiving import landed_positions
 
 _BODY_AT = 39
+WIDER = schema({"id": "bigint", "name": "string", "price": "double", "note": "string"}, version=2)
 ONE = entry(row={"id": 1, "name": "one", "price": 1.5})
 
 
@@ -30,13 +32,13 @@ class Played:
 
     def __init__(
         self,
-        seq: int | None = None,
+        seq: int | dict[str, str] | None = None,
         columns: dict[str, frozenset[str]] | None = None,
         clock: Callable[[], float] = time.time,
         **options: Any,
     ) -> None:
         feed = replace(feed_of(), options=TengiOptions(transport="tcp", **options))
-        positions = {} if seq is None else {"orders": str(Position(EPOCH, seq))}
+        positions = {"orders": str(Position(EPOCH, seq))} if isinstance(seq, int) else seq or {}
         self.epoch: Epoch = new_epoch(feed, positions, columns={} if columns is None else columns, clock=clock)
         self.now = 0.0
         self.frames: list[Frame] = self.epoch.begin(self.now)
@@ -155,16 +157,25 @@ def test_a_quiet_table_is_asked_for_again_now_and_then() -> None:
 
 def test_new_columns_are_followed_by_a_snapshot_also_after_a_new_connection() -> None:
     columns: dict[str, frozenset[str]] = {}
-    wider = schema({"id": "bigint", "name": "string", "price": "double", "note": "string"}, version=2)
     first = Played(1, columns)
     first.take(schema())
     assert first.asked == [Subscribe("orders", 1, EPOCH)]
     second = Played(1, columns)
-    second.take(wider)
+    second.take(WIDER)
     assert second.asked == [Subscribe("orders", 1, EPOCH), Subscribe("orders", -1)]
-    second.take(wider, *changes(2))
+    second.take(WIDER, *changes(2))
     assert second.asked[2:] == []
     assert second.places == ["control none"]
+
+
+def test_a_snapshot_that_was_asked_for_and_did_not_complete_is_asked_for_again_on_every_connection() -> None:
+    played = Played(1)
+    played.take(schema(), *changes(2), WIDER)
+    for last in (False, False, True):
+        played = Played(landed_positions(played.frames))
+        assert played.asked == [Subscribe("orders", -1)]
+        played.take(WIDER, snapshot(2, [ONE], last=last, version=2))
+    assert Played(landed_positions(played.frames)).asked == [Subscribe("orders", 2, EPOCH)]
 
 
 def test_what_landed_is_acknowledged_once() -> None:

@@ -152,6 +152,22 @@ def test_new_columns_are_followed_by_a_snapshot_that_tells_what_older_rows_have(
     asyncio.run(run())
 
 
+def test_a_column_that_came_while_no_receiver_ran_is_followed_by_a_snapshot() -> None:
+    async def run() -> None:
+        table, sink = orders(), MemorySink()
+        with serving(table) as server:
+            async with receiving(feed(server), sink) as until:
+                await until(lambda: newest(sink) == position_of(table))
+            wider = {**{name: str(kind) for name, kind in table.columns.items()}, "note": "string"}
+            await asyncio.to_thread(server.run, lambda _: table.set_columns(wider))
+            await asyncio.to_thread(server.change, table, RowChanges(modified=[((1,), {"note": "new"})]))
+            begun = len(sink.frames)
+            async with receiving(feed(server), sink, resume_of(sink)) as until:
+                await until(lambda: any(frame.kind is Kind.SNAPSHOT for frame in sink.frames[begun:]))
+
+    asyncio.run(run())
+
+
 def test_a_snapshot_may_be_asked_for_at_the_start() -> None:
     async def run() -> None:
         table, sink = orders(), MemorySink()
