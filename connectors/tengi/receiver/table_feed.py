@@ -26,6 +26,8 @@ from silverfold.connectors.tengi.protocol.frame_access import read_frame
 
 _BOUNDARIES: Final = {each.value: each for each in Boundary}
 _NEVER: Final = float("inf")
+_MOST_REPORTS: Final = 1_000
+"""Reports of updates that have not landed: of more, each second one is forgotten, and a lag shows as less."""
 _NO_POSITION: Final = "none"
 """Source position of the mark ``snapshot asked``: until a snapshot is complete, any later connection asks for one."""
 
@@ -55,7 +57,7 @@ class TableFeed:
         self._early_bytes, self._is_older = 0, False
         self._schema_by = self._part_by = self._idle_by = self._retry_at = _NEVER
         self._newest: list[Newest] = []
-        """The first reported update that has not landed, and the last reported one."""
+        """Reported updates that have not landed, ascending, and last the last reported one."""
         self.requests: list[Subscribe] = []
         """What to send; whoever sends it clears the list."""
         self.landed: Position | None = None
@@ -118,7 +120,10 @@ class TableFeed:
 
     def take_newest(self, newest: Newest) -> None:
         """Take the source's report of its newest update."""
-        self._newest = [*self._not_landed()[:1], newest]
+        earlier = [each for each in self._not_landed() if each.position < newest.position]
+        if len(earlier) > _MOST_REPORTS:
+            del earlier[1::2]
+        self._newest = [*earlier, newest]
 
     def lag(self, clock: float) -> dict[str, float] | None:
         """Return how far what landed is behind the source's report, by measure.

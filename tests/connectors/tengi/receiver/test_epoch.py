@@ -218,6 +218,28 @@ def test_the_lag_is_reported_whenever_it_has_changed() -> None:
     assert played.progress == [{"table orders": each} for each in behind]
 
 
+def seconds_behind(played: Played) -> float:
+    return float(played.progress[-1]["table orders"]["seconds_behind"])
+
+
+def test_a_lag_in_seconds_begins_with_the_first_update_reported_that_has_not_landed() -> None:
+    played = Played(1, clock=lambda: 1_000.0)
+    reports = [pong(seq, ts=seq * 100_000_000) for seq in (2, 4, 6, 8)]
+    played.take(schema(), *reports, *changes(2, 3), reports[-1])
+    assert seconds_behind(played) == 600
+    played.take(*changes(4, 5, 6), reports[-1])
+    assert seconds_behind(played) == 200
+
+
+def test_of_thousands_of_reports_some_are_forgotten_and_the_lag_is_at_least_what_it_shows() -> None:
+    played = Played(1, clock=lambda: 1_000.0)
+    reports = [pong(seq, ts=seq * 100_000) for seq in range(2, 1_500)]
+    played.take(schema(), *reports, *changes(2), reports[-1])
+    assert seconds_behind(played) == 999.6
+    played.take(*changes(*range(3, 1_499)), reports[-1])
+    assert seconds_behind(played) == 850.1
+
+
 def test_no_lag_is_reported_before_the_source_has_told_its_place_and_none_in_seconds_without_times() -> None:
     played = Played()
     played.take(schema(), pong(3))
