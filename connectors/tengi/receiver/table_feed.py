@@ -37,7 +37,7 @@ class TableFeed:
 
     Args:
         position: Of the last change that landed; None for none, then a snapshot is asked for.
-        columns: Newest columns of each stream that were ever seen; kept up to date.
+        schemas: Newest schema of each stream that was ever seen; kept up to date.
         backoff: The waits after an error of the source.
     """
 
@@ -47,10 +47,10 @@ class TableFeed:
         position: Position | None,
         options: TengiOptions,
         *,
-        columns: MutableMapping[str, frozenset[str]],
+        schemas: MutableMapping[str, Schema],
         backoff: Backoff,
     ) -> None:
-        self._stream, self._options, self._columns, self._backoff = stream, options, columns, backoff
+        self._stream, self._options, self._schemas, self._backoff = stream, options, schemas, backoff
         self._order = self._new_order(position)
         self._schema: Schema | None = None
         self._early: list[tuple[Heading, MessageReceived]] = []
@@ -63,7 +63,7 @@ class TableFeed:
         self.landed: Position | None = None
         """Newest position that landed on this connection."""
         self.duplicates = 0
-        """Packets that had landed before."""
+        """Packets that had landed before, or that a snapshot or a newer schema supersedes."""
         self.refused: SourceError | None = None
         """Why the source does not serve the table at all."""
 
@@ -162,7 +162,7 @@ class TableFeed:
         )
 
     def _take_schema(self, packet: MessageReceived, now: float) -> list[Frame]:
-        """Land a schema that is new. With new columns, whose values in older rows are unknown, ask for a snapshot."""
+        """Land a schema that is new; ask for a snapshot if older rows do not fit it, or one under way may not."""
         try:
             schema = read_packet(packet.body)
         except WireError as error:
@@ -176,10 +176,9 @@ class TableFeed:
             return self._take_waiting(now)
         self._schema = schema
         frames = [Frame(packet.raw, Kind.CONTROL, Boundary.NONE, self._stream)]
-        names = frozenset(schema.columns)
-        before = self._columns.get(self._stream, names)
-        self._columns[self._stream] = names
-        if not names <= before and self._order.position is not None:
+        before = self._schemas.get(self._stream, schema)
+        self._schemas[self._stream] = schema
+        if self._order.has_snapshot or (self._order.position is not None and _outgrows(schema, before)):
             self._order = self._new_order(None)
             frames += self.subscribe(now)
         return frames + self._take_waiting(now)
@@ -200,7 +199,11 @@ class TableFeed:
 
     def _take_rows(self, heading: Heading, packet: MessageReceived, now: float) -> list[Frame]:
         assert heading.position is not None
+        assert self._schema is not None
         position, order = heading.position, self._order
+        if heading.id is not None and heading.version is not None and heading.version < self._schema.version:
+            self.duplicates += 1
+            return []
         self._idle_by = now + self._options.resubscribe_idle
         if heading.id is None:
             return self._perform(order.change(position, packet, len(packet.raw), now), now)
@@ -255,17 +258,22 @@ def resumed_position(positions: Mapping[str, str], stream: str) -> Position | No
     return None if found == _NO_POSITION else Position.parse(found)
 
 
-def landed_columns(controls: Mapping[str, bytes], *, limit: int) -> dict[str, frozenset[str]]:
-    """Return the columns of each stream's newest landed schema.
+def landed_schemas(controls: Mapping[str, bytes], *, limit: int) -> dict[str, Schema]:
+    """Return the newest landed schema of each stream.
 
     Args:
         controls: `connectors.base.Resume.stream_controls`.
         limit: Most bytes of a packet.
     """
-    found: dict[str, frozenset[str]] = {}
+    found: dict[str, Schema] = {}
     for stream, body in controls.items():
         with suppress(WireError):  # bronze may have another connector's
             packet = read_packet(read_frame(body, limit=limit))
             if isinstance(packet, Schema):
-                found[stream] = frozenset(packet.columns)
+                found[stream] = packet
     return found
+
+
+def _outgrows(schema: Schema, before: Schema) -> bool:
+    """Return whether rows of an earlier schema may not fit: a column is new or has another type, or keys differ."""
+    return schema.keys != before.keys or not schema.columns.items() <= before.columns.items()

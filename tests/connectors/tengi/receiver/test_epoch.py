@@ -15,7 +15,16 @@ from silverfold.connectors.base import Boundary, Frame, Kind
 from silverfold.connectors.tengi.options import TengiOptions
 from silverfold.connectors.tengi.protocol import Identifier, Int, Packet
 from silverfold.connectors.tengi.protocol.events import BadFrame, MessageReceived
-from silverfold.connectors.tengi.protocol.feed.packets import Ack, Newest, Ping, Pong, Position, SourceError, Subscribe
+from silverfold.connectors.tengi.protocol.feed.packets import (
+    Ack,
+    Newest,
+    Ping,
+    Pong,
+    Position,
+    Schema,
+    SourceError,
+    Subscribe,
+)
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN
 from silverfold.connectors.tengi.receiver.epoch import Epoch, Refused
 from silverfold.connectors.tengi.receiver.receiver import new_epoch
@@ -33,13 +42,13 @@ class Played:
     def __init__(
         self,
         seq: int | dict[str, str] | None = None,
-        columns: dict[str, frozenset[str]] | None = None,
+        schemas: dict[str, Schema] | None = None,
         clock: Callable[[], float] = time.time,
         **options: Any,
     ) -> None:
         feed = replace(feed_of(), options=TengiOptions(transport="tcp", **options))
         positions = {"orders": str(Position(EPOCH, seq))} if isinstance(seq, int) else seq or {}
-        self.epoch: Epoch = new_epoch(feed, positions, columns={} if columns is None else columns, clock=clock)
+        self.epoch: Epoch = new_epoch(feed, positions, schemas={} if schemas is None else schemas, clock=clock)
         self.now = 0.0
         self.frames: list[Frame] = self.epoch.begin(self.now)
         self.asked: list[Any] = self.epoch.requests()
@@ -156,16 +165,41 @@ def test_a_quiet_table_is_asked_for_again_now_and_then() -> None:
 
 
 def test_new_columns_are_followed_by_a_snapshot_also_after_a_new_connection() -> None:
-    columns: dict[str, frozenset[str]] = {}
-    first = Played(1, columns)
+    schemas: dict[str, Schema] = {}
+    first = Played(1, schemas)
     first.take(schema())
     assert first.asked == [Subscribe("orders", 1, EPOCH)]
-    second = Played(1, columns)
+    second = Played(1, schemas)
     second.take(WIDER)
     assert second.asked == [Subscribe("orders", 1, EPOCH), Subscribe("orders", -1)]
     second.take(WIDER, *changes(2))
     assert second.asked[2:] == []
     assert second.places == ["control none"]
+
+
+@pytest.mark.parametrize(
+    ("later", "asks"),
+    [
+        (schema({"id": "bigint", "name": "string", "price": "float"}, version=2), True),
+        (schema(keys=("id", "name"), version=2), True),
+        (schema({"id": "bigint", "name": "string"}, version=2), False),
+        (schema(version=2), False),
+    ],
+)
+def test_another_type_or_other_keys_are_followed_by_a_snapshot_and_a_column_less_is_not(
+    later: Packet, asks: bool
+) -> None:
+    played = Played(1)
+    played.take(schema(), later)
+    assert played.asked[1:] == [Subscribe("orders", -1)] * asks
+
+
+def test_a_new_schema_voids_a_snapshot_under_way_and_late_parts_of_an_older_version_are_dropped() -> None:
+    played = Played()
+    played.take(schema(), snapshot(2, [ONE], last=False), WIDER, snapshot(2, [], part=1))
+    assert played.asked == [Subscribe("orders", -1)] * 2
+    played.take(WIDER, snapshot(2, [ONE]), snapshot(3, [ONE], version=2))
+    assert played.places == ["control none", "snapshot begin", "control none", "snapshot whole 3"]
 
 
 def test_a_snapshot_that_was_asked_for_and_did_not_complete_is_asked_for_again_on_every_connection() -> None:
