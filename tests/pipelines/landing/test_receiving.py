@@ -327,24 +327,6 @@ def test_a_resuming_source_is_told_the_last_landed_position_of_each_stream(place
     assert resumed == [{}, {"quotes": "1"}, {"quotes": "2"}, {"quotes": "3"}]
 
 
-def test_a_resuming_source_is_told_the_last_control_frame_of_each_stream_that_an_earlier_process_landed(places):
-    resumed = []
-
-    def script(stop):
-        async def epoch(sink, resume):
-            resumed.append((resume.last_control, dict(resume.stream_controls)))
-            controls = (None, b"of the feed"), ("quotes", b"old"), ("trades", b"one"), ("quotes", b"new")
-            await sink.land([Frame(body, Kind.CONTROL, Boundary.NONE, stream) for stream, body in controls])
-            stop.set()
-            await asyncio.Event().wait()
-
-        return epoch
-
-    run(places, script, continuity="resume")
-    run(places, script, continuity="resume")
-    assert resumed == [(None, {}), (b"of the feed", {"quotes": b"new", "trades": b"one"})]
-
-
 def test_a_receiver_goes_on_behind_what_silver_has_of_frames_that_bronze_lost(places):
     resumed = []
     note = CommitNote(
