@@ -97,11 +97,13 @@ class Resume:
             (``silver/<table>``).
         last_control: Body of the last feed-level control frame (one without a stream) that landed; None if there is
             none.
+        stream_controls: Body of the last control frame of each stream, of those that an earlier process landed.
     """
 
     epoch: int
     source_positions: Mapping[str, str] = field(default_factory=dict)
     last_control: bytes | None = None
+    stream_controls: Mapping[str, bytes] = field(default_factory=dict)
 
 
 class FrameSink(Protocol):

@@ -22,9 +22,9 @@ def change_since_landed(settings: Settings, connector: Connector, feed: Feed) ->
     """
     if connector.continuity != "resume":
         return None
-    from silverfold.pipelines.landing.bronze import last_control  # noqa: PLC0415 - few feeds need to read the store
+    from silverfold.pipelines.landing.bronze import last_controls  # noqa: PLC0415 - few feeds need to read the store
 
-    landed = last_control(places_of(settings).bronze(feed.name))
+    landed = last_controls(places_of(settings).bronze(feed.name)).get(None)
     return None if landed is None else connector.schema_change(feed, landed)
 
 

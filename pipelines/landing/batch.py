@@ -23,6 +23,8 @@ WARNING: Final = "warning"
 
 _LAST = {Boundary.END, Boundary.WHOLE}
 _OF_RUNS = pa.schema([field for field in SCHEMA if field.name not in {"frame_seq", "body"}])
+_LOGGED_AS: Final = {"epoch": "source_epoch"}
+"""Names of a mark's own details in the log, beside those of its frame."""
 _body, _all_but_body = itemgetter(0), itemgetter(1, 2, 3, 4)
 
 
@@ -53,7 +55,10 @@ class LandedMark(NamedTuple):
 
     name: str
     details: dict[str, Any]
-    """Its own details except a retained body, and ``frame_seq``, ``epoch`` and ``stream``."""
+    """Its own details except a retained body, and ``frame_seq``, ``epoch`` and ``stream``.
+
+    Its own ``epoch``, the source's, is ``source_epoch``.
+    """
     warns: bool
 
 
@@ -130,5 +135,5 @@ class Batch:
     def _mark(self, at: int, run: Run) -> LandedMark:
         details = json.loads(self._bodies[at])
         name, warns = details.pop("mark"), details.pop("level", None) == WARNING
-        own = {key: value for key, value in details.items() if key not in {"body", "event"}}
+        own = {_LOGGED_AS.get(key, key): value for key, value in details.items() if key not in {"body", "event"}}
         return LandedMark(name, {**own, "frame_seq": self.first + at, "epoch": run.epoch, "stream": run.stream}, warns)

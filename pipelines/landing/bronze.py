@@ -84,15 +84,12 @@ def last_source_positions(table: DeltaTable) -> dict[str, str]:
     return known
 
 
-def last_control(place: Place) -> bytes | None:
-    """Return the body of the last control frame for the feed itself, not for a stream; None without one.
+def last_controls(place: Place) -> dict[str | None, bytes]:
+    """Return the body of the last control frame of each stream, and under None of the feed itself.
 
     Reads the control frames of the whole table.
     """
-    body = None
-    for frame in read_frames(place, kind=Kind.CONTROL):
-        body = frame.body if frame.stream is None else body
-    return body
+    return {frame.stream: frame.body for frame in read_frames(place, kind=Kind.CONTROL)}
 
 
 def read_small_columns(place: Place, after: int = -1, sizes: FrameSizes | None = None) -> Iterator[pa.RecordBatch]:

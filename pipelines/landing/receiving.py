@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, Final, TypeVar
@@ -106,7 +107,7 @@ def _lost_marks(connector: Connector, feed: Feed, first: int, last: int) -> list
 async def _epochs(receiver: Receiver, sink: BronzeSink, landed: Resume, backoff: Backoff, stop: asyncio.Event) -> None:
     while not stop.is_set():
         known = {**landed.source_positions, **sink.source_positions}
-        resume = Resume(sink.begin_epoch(), known, landed.last_control)
+        resume = replace(landed, epoch=sink.begin_epoch(), source_positions=known)
         sink.take([mark("opened")])
         sink.totals.is_open = True
         ended = await _epoch(receiver, sink, resume, stop)

@@ -107,9 +107,12 @@ class BronzeWriter:
             silver: Source positions of silver's tables (`pipelines.storage.silver_position.source_positions`); they
                 may be lost here.
         """
-        from silverfold.pipelines.landing.bronze import last_control, last_source_positions  # noqa: PLC0415 - pandas; few receivers need it
+        from silverfold.pipelines.landing.bronze import last_controls, last_source_positions  # noqa: PLC0415 - pandas; few receivers need it
 
-        return Resume(self.epoch, {**silver, **last_source_positions(self._table)}, last_control(self._place))
+        controls = last_controls(self._place)
+        of_streams = {stream: body for stream, body in controls.items() if stream is not None}
+        positions = {**silver, **last_source_positions(self._table)}
+        return Resume(self.epoch, positions, controls.get(None), of_streams)
 
     def refresh(self) -> None:
         """Reread the log before the next commit: after a compaction, older log files will be dropped."""

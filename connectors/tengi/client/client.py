@@ -34,7 +34,7 @@ class Client:
 
         Raises:
             SourceUnavailable: No transport connects; the client was stopped before one did.
-            SourceRefused: The server closed the only one without a handshake; the certificate is not trusted.
+            UntrustedSource: The certificate is not trusted.
             RemoteProtocolError, WireError: The answer is no handshake.
             ConfigError: A file for TLS cannot be used.
             Exception: That of ``on_connect``; the connection is closed.

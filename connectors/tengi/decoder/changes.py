@@ -72,7 +72,7 @@ class ChangeReader:
             try:
                 packet = read_frame(body, limit=self.limit)
                 found = list(self._changes(packet, position))
-                numbers += () if self.schemas.newest.keys else _numbers(packet.values, len(found))
+                numbers += () if self.schemas.newest.keys else _numbers(packet, len(found))
             except WireError as error:
                 bad[position] = error
                 continue
@@ -193,9 +193,10 @@ def _entries(found: Any) -> Iterator[Mapping[str, Any]]:
         yield _packet(entry).values
 
 
-def _numbers(values: Mapping[str, Any], count: int) -> Iterator[_Number]:
+def _numbers(packet: Packet, count: int) -> Iterator[_Number]:
     """Return the numbers of a packet's rows. Each part of a snapshot has room for 2^32. Raises InvalidValue."""
-    sequence, first = whole(values.get("seq"), 64), whole(values.get("part", 0), 32) << 32
+    part = packet.get_value("part", 0) if packet.name == "snapshot" else 0
+    sequence, first = whole(packet.get_value("seq"), 64), whole(part, 32) << 32
     return ((sequence, first + at) for at in range(count))
 
 

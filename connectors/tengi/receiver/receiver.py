@@ -18,10 +18,10 @@ from silverfold.connectors.common.tasks import until_first_ends
 from silverfold.connectors.tengi.address import link_settings, parse_address
 from silverfold.connectors.tengi.options import TengiFeed
 from silverfold.connectors.tengi.protocol.events import BadFrame, Closed
-from silverfold.connectors.tengi.protocol.feed.packets import Ack, Ping, Pong, Subscribe
+from silverfold.connectors.tengi.protocol.feed.packets import Ack, Ping, Pong, Schema, Subscribe
 from silverfold.connectors.tengi.protocol.values import Message
 from silverfold.connectors.tengi.receiver.epoch import Epoch, Refused
-from silverfold.connectors.tengi.receiver.table_feed import TableFeed, resumed_position
+from silverfold.connectors.tengi.receiver.table_feed import TableFeed, landed_schemas, resumed_position
 from silverfold.connectors.tengi.transports.dialing import open_first_link
 from silverfold.connectors.tengi.transports.link import Link
 from silverfold.connectors.tengi.transports.listening import Listening
@@ -40,7 +40,7 @@ class TengiReceiver:
 
     def __init__(self, feed: TengiFeed, *, rng: Random, environ: Mapping[str, str]) -> None:
         self._feed, self._rng, self._environ = feed, rng, environ
-        self._columns: dict[str, frozenset[str]] = {}
+        self._schemas: dict[str, Schema] = {}
         self._begin_anew = set(_streams(feed)) if feed.options.snapshot_at_start else set[str]()
         self._log = structlog.get_logger("tengi.receiver").bind(feed=feed.name)
 
@@ -74,7 +74,9 @@ class TengiReceiver:
 
     async def _serve(self, link: Link, sink: FrameSink, resume: Resume) -> str | None:
         positions = {name: at for name, at in resume.source_positions.items() if name not in self._begin_anew}
-        epoch = new_epoch(self._feed, positions, columns=self._columns, rng=self._rng)
+        landed = landed_schemas(resume.stream_controls, limit=self._feed.options.max_packet)
+        self._schemas = landed | self._schemas
+        epoch = new_epoch(self._feed, positions, schemas=self._schemas, rng=self._rng)
         connected = mark(
             "connected", transport=link.transport.value, peer=link.peer_address, connection_id=str(link.connection_id)
         )
@@ -157,7 +159,7 @@ def new_epoch(
     feed: TengiFeed,
     positions: Mapping[str, str],
     *,
-    columns: MutableMapping[str, frozenset[str]] | None = None,
+    schemas: MutableMapping[str, Schema] | None = None,
     rng: Random | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Epoch:
@@ -165,19 +167,19 @@ def new_epoch(
 
     Args:
         positions: `connectors.base.Resume.source_positions`.
-        columns: See `table_feed.TableFeed`.
+        schemas: See `table_feed.TableFeed`.
         rng: Randomises the waits after errors.
         clock: Seconds since 1970.
 
     Raises:
         InvalidValue: A position is not one of tengi's.
     """
-    seen, chance, options = {} if columns is None else columns, rng or Random(0), feed.options  # noqa: S311 - spreads waits
+    seen, chance, options = {} if schemas is None else schemas, rng or Random(0), feed.options  # noqa: S311 - spreads waits
     tables = {}
     for stream in _streams(feed):
         backoff = Backoff(feed.reconnect.first, feed.reconnect.longest, chance)
         position = resumed_position(positions, stream)
-        tables[stream] = TableFeed(stream, position, options, columns=seen, backoff=backoff)
+        tables[stream] = TableFeed(stream, position, options, schemas=seen, backoff=backoff)
     return Epoch(tables, ping_interval=options.ping_interval, clock=clock)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, MutableMapping
+from contextlib import suppress
 from typing import Final
 
 from silverfold.conf.errors import WireError
@@ -21,9 +22,14 @@ from silverfold.connectors.tengi.protocol.feed.packets import (
     Subscribe,
     read_packet,
 )
+from silverfold.connectors.tengi.protocol.frame_access import read_frame
 
 _BOUNDARIES: Final = {each.value: each for each in Boundary}
 _NEVER: Final = float("inf")
+_MOST_REPORTS: Final = 1_000
+"""Reports of updates that have not landed: of more, each second one is forgotten, and a lag shows as less."""
+_NO_POSITION: Final = "none"
+"""Source position of the mark ``snapshot asked``: until a snapshot is complete, any later connection asks for one."""
 
 
 class TableFeed:
@@ -31,7 +37,7 @@ class TableFeed:
 
     Args:
         position: Of the last change that landed; None for none, then a snapshot is asked for.
-        columns: Newest columns of each stream that this process has seen; kept up to date.
+        schemas: Newest schema of each stream that was ever seen; kept up to date.
         backoff: The waits after an error of the source.
     """
 
@@ -41,23 +47,23 @@ class TableFeed:
         position: Position | None,
         options: TengiOptions,
         *,
-        columns: MutableMapping[str, frozenset[str]],
+        schemas: MutableMapping[str, Schema],
         backoff: Backoff,
     ) -> None:
-        self._stream, self._options, self._columns, self._backoff = stream, options, columns, backoff
+        self._stream, self._options, self._schemas, self._backoff = stream, options, schemas, backoff
         self._order = self._new_order(position)
         self._schema: Schema | None = None
         self._early: list[tuple[Heading, MessageReceived]] = []
         self._early_bytes, self._is_older = 0, False
         self._schema_by = self._part_by = self._idle_by = self._retry_at = _NEVER
         self._newest: list[Newest] = []
-        """The first reported update that has not landed, and the last reported one."""
+        """Reported updates that have not landed, ascending, and last the last reported one."""
         self.requests: list[Subscribe] = []
         """What to send; whoever sends it clears the list."""
         self.landed: Position | None = None
         """Newest position that landed on this connection."""
         self.duplicates = 0
-        """Packets that had landed before."""
+        """Packets that had landed before, or that a snapshot or a newer schema supersedes."""
         self.refused: SourceError | None = None
         """Why the source does not serve the table at all."""
 
@@ -77,7 +83,8 @@ class TableFeed:
         self.requests = [request]
         self._schema_by, self._idle_by = now + self._options.subscribe_wait, now + self._options.resubscribe_idle
         self._part_by = self._retry_at = _NEVER
-        frames = [mark("snapshot asked", stream=self._stream)] if position is None else []
+        asked = mark("snapshot asked", stream=self._stream)._replace(source_position=_NO_POSITION)
+        frames = [asked] if position is None else []
         return frames + self._perform(self._order.abandon_snapshot(now), now)
 
     def due(self, now: float) -> list[Frame]:
@@ -113,7 +120,10 @@ class TableFeed:
 
     def take_newest(self, newest: Newest) -> None:
         """Take the source's report of its newest update."""
-        self._newest = [*self._not_landed()[:1], newest]
+        earlier = [each for each in self._not_landed() if each.position < newest.position]
+        if len(earlier) > _MOST_REPORTS:
+            del earlier[1::2]
+        self._newest = [*earlier, newest]
 
     def lag(self, clock: float) -> dict[str, float] | None:
         """Return how far what landed is behind the source's report, by measure.
@@ -152,7 +162,7 @@ class TableFeed:
         )
 
     def _take_schema(self, packet: MessageReceived, now: float) -> list[Frame]:
-        """Land a schema that is new. With new columns, whose values in older rows are unknown, ask for a snapshot."""
+        """Land a schema that is new; ask for a snapshot if older rows do not fit it, or one under way may not."""
         try:
             schema = read_packet(packet.body)
         except WireError as error:
@@ -166,10 +176,9 @@ class TableFeed:
             return self._take_waiting(now)
         self._schema = schema
         frames = [Frame(packet.raw, Kind.CONTROL, Boundary.NONE, self._stream)]
-        names = frozenset(schema.columns)
-        before = self._columns.get(self._stream, names)
-        self._columns[self._stream] = names
-        if not names <= before and self._order.position is not None:
+        before = self._schemas.get(self._stream, schema)
+        self._schemas[self._stream] = schema
+        if self._order.has_snapshot or (self._order.position is not None and _outgrows(schema, before)):
             self._order = self._new_order(None)
             frames += self.subscribe(now)
         return frames + self._take_waiting(now)
@@ -190,7 +199,11 @@ class TableFeed:
 
     def _take_rows(self, heading: Heading, packet: MessageReceived, now: float) -> list[Frame]:
         assert heading.position is not None
+        assert self._schema is not None
         position, order = heading.position, self._order
+        if heading.id is not None and heading.version is not None and heading.version < self._schema.version:
+            self.duplicates += 1
+            return []
         self._idle_by = now + self._options.resubscribe_idle
         if heading.id is None:
             return self._perform(order.change(position, packet, len(packet.raw), now), now)
@@ -236,6 +249,31 @@ def _given_up(stream: str, heading: Heading | None) -> Frame:
 
 
 def resumed_position(positions: Mapping[str, str], stream: str) -> Position | None:
-    """Return the last landed position of a stream. Raises InvalidValue if bronze has another connector's."""
-    found = positions.get(stream)
-    return None if found is None else Position.parse(found)
+    """Return the last landed position of a stream; None without one, or if a snapshot was asked for behind it.
+
+    Raises:
+        InvalidValue: Bronze has another connector's.
+    """
+    found = positions.get(stream, _NO_POSITION)
+    return None if found == _NO_POSITION else Position.parse(found)
+
+
+def landed_schemas(controls: Mapping[str, bytes], *, limit: int) -> dict[str, Schema]:
+    """Return the newest landed schema of each stream.
+
+    Args:
+        controls: `connectors.base.Resume.stream_controls`.
+        limit: Most bytes of a packet.
+    """
+    found: dict[str, Schema] = {}
+    for stream, body in controls.items():
+        with suppress(WireError):  # bronze may have another connector's
+            packet = read_packet(read_frame(body, limit=limit))
+            if isinstance(packet, Schema):
+                found[stream] = packet
+    return found
+
+
+def _outgrows(schema: Schema, before: Schema) -> bool:
+    """Return whether rows of an earlier schema may not fit: a column is new or has another type, or keys differ."""
+    return schema.keys != before.keys or not schema.columns.items() <= before.columns.items()

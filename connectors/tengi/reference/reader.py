@@ -150,7 +150,7 @@ def _values(found: Any) -> dict[str, Any]:
 
 
 def _row_number(packet: Packet, number: int) -> tuple[int, int]:
-    seq, part = packet.get_value("seq"), packet.get_value("part", 0)
+    seq, part = packet.get_value("seq"), packet.get_value("part", 0) if packet.name == "snapshot" else 0
     if not isinstance(seq, int) or not isinstance(part, int):
         raise InvalidValue("the packet has no place", reason="unfit")
     return seq, part * 2**32 + number

@@ -36,7 +36,7 @@ class TengiSourceSubscription(LoopSubscription):
         self._numbers = count(1)
         self._snapshot: list[ReferenceChange] = []
         backoff = Backoff(feed.reconnect.first, feed.reconnect.longest, Random())  # noqa: S311 - spreads waits
-        self._table = TableFeed(self._stream, None, options, columns={}, backoff=backoff)
+        self._table = TableFeed(self._stream, None, options, schemas={}, backoff=backoff)
 
     @property
     def keys(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import TypeVar
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable, UntrustedSource, WireError
+from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable, WireError
 from silverfold.connectors.common.transport import Address, Connection, connect
 from silverfold.connectors.tengi.protocol.connection import ClientConnection
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
@@ -34,9 +34,7 @@ async def open_first_link(host: str, settings: Configuration, log: FilteringBoun
     for transport, port in settings.transports.items():
         try:
             return await open_link(Address(host, port), transport, settings, log)
-        except UntrustedSource:
-            raise
-        except (SourceUnavailable, SourceRefused, RemoteProtocolError, WireError) as error:
+        except (SourceUnavailable, RemoteProtocolError, WireError) as error:
             if len(settings.transports) == 1:
                 raise
             reasons.append(f"{transport}: {error}")
@@ -49,8 +47,8 @@ async def open_link(
     """Return an open link.
 
     Raises:
-        SourceUnavailable: Nobody listens, the connection broke, or a timeout expired.
-        SourceRefused: The server closed the connection without a handshake.
+        SourceUnavailable: Nobody listens, the server closed the connection without a handshake, it broke, or a timeout
+            expired.
         UntrustedSource: The certificate is not trusted.
         RemoteProtocolError, WireError: The answer is no handshake.
         ConfigError: The authorities' file cannot be used.

@@ -6,7 +6,7 @@ import base64
 import os
 from http import HTTPStatus
 
-from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
+from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable
 from silverfold.connectors.common.transport import Connection
 from silverfold.connectors.tengi.transports.frames import accept_key
 from silverfold.connectors.tengi.transports.requests import SOCKET, Head, HttpReader, encode_answer
@@ -52,9 +52,8 @@ async def ask_for_upgrade(socket: Connection, host: str) -> bytes:
     """Ask a server for WebSocket; return the bytes behind its answer.
 
     Raises:
-        SourceRefused: It closed the connection.
+        SourceUnavailable: It closed the connection, or that broke.
         RemoteProtocolError: It answered otherwise.
-        SourceUnavailable: The connection broke.
     """
     key = base64.b64encode(os.urandom(16)).decode()
     lines = [
@@ -69,7 +68,7 @@ async def ask_for_upgrade(socket: Connection, host: str) -> bytes:
     reader = HttpReader()
     head = await read_head(socket, reader)
     if head is None:
-        raise SourceRefused(code="handshake", text="the server closed the connection without an upgrade")
+        raise SourceUnavailable(f"{host} closed the connection without an upgrade to WebSocket")
     if head.status != HTTPStatus.SWITCHING_PROTOCOLS or not head.is_upgrade:
         raise RemoteProtocolError(f"status {head.status} instead of an upgrade to WebSocket", reason="no_upgrade")
     if head.headers.get("sec-websocket-accept") != accept_key(key):

@@ -13,7 +13,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable
+from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceUnavailable
 from silverfold.connectors.common.transport import Address, Connection, connect
 from silverfold.connectors.tengi.protocol.connection import ClientConnection
 from silverfold.connectors.tengi.protocol.events import Closed, Event, HandshakeReceived, Peer, PollAnswered
@@ -55,7 +55,7 @@ class PollingLink(Link):
         request = self._client.send_handshake(self._settings.handshake)
         body = await self._exchange(request)
         if body is None:
-            raise SourceRefused(code="handshake", text="the server closed the connection without an answer")
+            raise SourceUnavailable(f"{self.peer_address} closed the connection without a handshake")
         self._client.receive(body)
         event = self._client.next_event()
         if not isinstance(event, HandshakeReceived):

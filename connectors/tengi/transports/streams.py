@@ -9,7 +9,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from silverfold.conf.errors import ProtocolError, RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable
+from silverfold.conf.errors import ProtocolError, RemoteProtocolError, SilverfoldError, SourceUnavailable
 from silverfold.connectors.common.transport import Connection as Socket
 from silverfold.connectors.tengi.protocol.connection import ClientConnection, ServerConnection
 from silverfold.connectors.tengi.protocol.events import BadFrame, Closed, HandshakeReceived, Peer, Transport
@@ -66,8 +66,7 @@ class StreamLink(Link):
         """Wait for the peer's handshake.
 
         Raises:
-            SourceRefused: The peer closed the connection before.
-            SourceUnavailable: The connection broke.
+            SourceUnavailable: The peer closed the connection before, or it broke.
             RemoteProtocolError, WireError: It sent another packet, or one that is too large.
         """
         taken = 0
@@ -79,7 +78,7 @@ class StreamLink(Link):
             if isinstance(event, BadFrame):
                 raise event.error
             if isinstance(event, Closed) or self._has_ended:
-                raise SourceRefused(code="handshake", text="the peer closed the connection without one")
+                raise SourceUnavailable(f"{self.peer_address} closed the connection without a handshake")
             if taken > MAX_HANDSHAKE:
                 raise RemoteProtocolError("a handshake without end", reason="too_large")
             taken += await self._receive()

@@ -102,6 +102,18 @@ def test_source_positions_are_read_back_per_stream(place):
     assert first.resume(silver).source_positions == {"quotes": "s2", "silver/quotes": "s7"}
 
 
+def test_the_last_control_frame_of_the_feed_and_of_each_stream_is_read_back(place):
+    first = writer(place)
+    bodies = [(None, b"of the feed"), ("quotes", b"old"), ("trades", b"one"), ("quotes", b"new")]
+    for position, (stream, body) in enumerate(bodies):
+        frame = rows(position, 1, kind="control", body=body)
+        at = frame.schema.get_field_index("stream")
+        first.append(frame.set_column(at, SCHEMA.field("stream"), pa.array([stream], pa.string())))
+    first.append(rows(4, 1))
+    resume = first.resume()
+    assert (resume.last_control, resume.stream_controls) == (b"of the feed", {"quotes": b"new", "trades": b"one"})
+
+
 def test_another_table_at_the_place_is_a_named_mistake(place):
     DeltaTable.create(place.url, pa.schema([("a", pa.int64())]))
     with pytest.raises(ConfigError, match="a bronze table"):

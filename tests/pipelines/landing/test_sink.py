@@ -277,13 +277,13 @@ def test_marks_are_logged_when_they_have_landed_with_their_position_and_without_
     async def run():
         async with sink_at(place, log=Log()) as sink:
             bad = mark("bad frame", stream="quotes", level="warning", reason="truncated", body="c2VjcmV0")
-            await sink.land([*update(), bad, mark("listening")])
+            await sink.land([*update(), bad, mark("listening", epoch="the source's")])
 
     asyncio.run(run())
     expected = {"reason": "truncated", "frame_seq": 1, "epoch": 1, "stream": "quotes"}
     assert logged == [
         ("bad frame", "warning", expected),
-        ("listening", {"frame_seq": 2, "epoch": 1, "stream": None}),
+        ("listening", {"source_epoch": "the source's", "frame_seq": 2, "epoch": 1, "stream": None}),
     ]
 
 

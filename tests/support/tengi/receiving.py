@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -59,8 +59,13 @@ def feed(server: FeedServer, transport: str = "tcp", **options: Any) -> TengiFee
 
 def resume_of(sink: MemorySink, epoch: int = 2) -> Resume:
     """Return what bronze would resume from."""
-    found = {frame.stream: frame.source_position for frame in sink.frames if frame.stream and frame.source_position}
-    return Resume(epoch, found)
+    controls = {frame.stream: frame.body for frame in sink.frames if frame.stream and frame.kind is Kind.CONTROL}
+    return Resume(epoch, landed_positions(sink.frames), stream_controls=controls)
+
+
+def landed_positions(frames: Iterable[Frame]) -> dict[str, str]:
+    """Return the last source position of each stream."""
+    return {frame.stream: frame.source_position for frame in frames if frame.stream and frame.source_position}
 
 
 @asynccontextmanager

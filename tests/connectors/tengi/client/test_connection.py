@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from silverfold.conf.errors import InvalidValue, OversizedMessage, SourceRefused, SourceUnavailable
+from silverfold.conf.errors import InvalidValue, OversizedMessage, SourceUnavailable
 from silverfold.connectors.tengi.client import Client, ConfigurationBuilder, Connection, ConnectionListener
 from silverfold.connectors.tengi.protocol import Byte, Char, Float, Handshake, Identifier, Int, Message, Packet, Short
 from tests.support.peers import nobody
@@ -245,7 +245,7 @@ def test_a_handshake_carries_values_both_ways_and_may_be_refused(transport: str)
             async with connected(server, transport, handshake={"token": "right"}) as connection:
                 assert connection.handshake == {"welcome": "yes"}
                 assert await Inbox(connection).get() == "right"
-            with pytest.raises(SourceRefused):
+            with pytest.raises(SourceUnavailable, match="closed the connection without"):
                 async with connected(server, transport, handshake={"token": "wrong"}):
                     pass
 

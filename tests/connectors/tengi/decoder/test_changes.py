@@ -230,12 +230,16 @@ def test_rows_of_a_table_without_keys_are_numbered(settings: Any) -> None:
         snapshot(3, [ONE], part=1),
         change(4, "INSERT", key={}, row={"id": 3, "name": "three", "price": 3.0}),
         update(5, added=[ONE, ONE]),
+        change(6, "INSERT", key={}, row={"id": 4, "name": "four", "price": 4.0}).set_value(
+            "part", "no key of a change"
+        ),
+        update(7, added=[ONE]).set_value("part", Int(1)),
     ]
     both = readers(*packets, **settings)
     found, errors = both.by_decoder()
     assert errors == []
     assert both.by_reference() == found
-    assert sorted(found) == [(3, 0), (3, 1), (3, 1 << 32), (4, 0), (5, 0), (5, 1)]
+    assert sorted(found) == [(3, 0), (3, 1), (3, 1 << 32), (4, 0), (5, 0), (5, 1), (6, 0), (7, 0)]
 
 
 @pytest.mark.parametrize(

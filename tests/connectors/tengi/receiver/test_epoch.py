@@ -15,13 +15,24 @@ from silverfold.connectors.base import Boundary, Frame, Kind
 from silverfold.connectors.tengi.options import TengiOptions
 from silverfold.connectors.tengi.protocol import Identifier, Int, Packet
 from silverfold.connectors.tengi.protocol.events import BadFrame, MessageReceived
-from silverfold.connectors.tengi.protocol.feed.packets import Ack, Newest, Ping, Pong, Position, SourceError, Subscribe
+from silverfold.connectors.tengi.protocol.feed.packets import (
+    Ack,
+    Newest,
+    Ping,
+    Pong,
+    Position,
+    Schema,
+    SourceError,
+    Subscribe,
+)
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN
 from silverfold.connectors.tengi.receiver.epoch import Epoch, Refused
 from silverfold.connectors.tengi.receiver.receiver import new_epoch
 from tests.support.tengi.landed import CONNECTION, EPOCH, MESSAGE, change, entry, feed_of, frame_of, schema, snapshot
+from tests.support.tengi.receiving import landed_positions
 
 _BODY_AT = 39
+WIDER = schema({"id": "bigint", "name": "string", "price": "double", "note": "string"}, version=2)
 ONE = entry(row={"id": 1, "name": "one", "price": 1.5})
 
 
@@ -30,14 +41,14 @@ class Played:
 
     def __init__(
         self,
-        seq: int | None = None,
-        columns: dict[str, frozenset[str]] | None = None,
+        seq: int | dict[str, str] | None = None,
+        schemas: dict[str, Schema] | None = None,
         clock: Callable[[], float] = time.time,
         **options: Any,
     ) -> None:
         feed = replace(feed_of(), options=TengiOptions(transport="tcp", **options))
-        positions = {} if seq is None else {"orders": str(Position(EPOCH, seq))}
-        self.epoch: Epoch = new_epoch(feed, positions, columns={} if columns is None else columns, clock=clock)
+        positions = {"orders": str(Position(EPOCH, seq))} if isinstance(seq, int) else seq or {}
+        self.epoch: Epoch = new_epoch(feed, positions, schemas={} if schemas is None else schemas, clock=clock)
         self.now = 0.0
         self.frames: list[Frame] = self.epoch.begin(self.now)
         self.asked: list[Any] = self.epoch.requests()
@@ -154,17 +165,51 @@ def test_a_quiet_table_is_asked_for_again_now_and_then() -> None:
 
 
 def test_new_columns_are_followed_by_a_snapshot_also_after_a_new_connection() -> None:
-    columns: dict[str, frozenset[str]] = {}
-    wider = schema({"id": "bigint", "name": "string", "price": "double", "note": "string"}, version=2)
-    first = Played(1, columns)
+    schemas: dict[str, Schema] = {}
+    first = Played(1, schemas)
     first.take(schema())
     assert first.asked == [Subscribe("orders", 1, EPOCH)]
-    second = Played(1, columns)
-    second.take(wider)
+    second = Played(1, schemas)
+    second.take(WIDER)
     assert second.asked == [Subscribe("orders", 1, EPOCH), Subscribe("orders", -1)]
-    second.take(wider, *changes(2))
+    second.take(WIDER, *changes(2))
     assert second.asked[2:] == []
     assert second.places == ["control none"]
+
+
+@pytest.mark.parametrize(
+    ("later", "asks"),
+    [
+        (schema({"id": "bigint", "name": "string", "price": "float"}, version=2), True),
+        (schema(keys=("id", "name"), version=2), True),
+        (schema({"id": "bigint", "name": "string"}, version=2), False),
+        (schema(version=2), False),
+    ],
+)
+def test_another_type_or_other_keys_are_followed_by_a_snapshot_and_a_column_less_is_not(
+    later: Packet, asks: bool
+) -> None:
+    played = Played(1)
+    played.take(schema(), later)
+    assert played.asked[1:] == [Subscribe("orders", -1)] * asks
+
+
+def test_a_new_schema_voids_a_snapshot_under_way_and_late_parts_of_an_older_version_are_dropped() -> None:
+    played = Played()
+    played.take(schema(), snapshot(2, [ONE], last=False), WIDER, snapshot(2, [], part=1))
+    assert played.asked == [Subscribe("orders", -1)] * 2
+    played.take(WIDER, snapshot(2, [ONE]), snapshot(3, [ONE], version=2))
+    assert played.places == ["control none", "snapshot begin", "control none", "snapshot whole 3"]
+
+
+def test_a_snapshot_that_was_asked_for_and_did_not_complete_is_asked_for_again_on_every_connection() -> None:
+    played = Played(1)
+    played.take(schema(), *changes(2), WIDER)
+    for last in (False, False, True):
+        played = Played(landed_positions(played.frames))
+        assert played.asked == [Subscribe("orders", -1)]
+        played.take(WIDER, snapshot(2, [ONE], last=last, version=2))
+    assert Played(landed_positions(played.frames)).asked == [Subscribe("orders", 2, EPOCH)]
 
 
 def test_what_landed_is_acknowledged_once() -> None:
@@ -205,6 +250,28 @@ def test_the_lag_is_reported_whenever_it_has_changed() -> None:
         {"updates_behind": 0, "updates_held": 0, "packets_repeated": 0, "seconds_behind": 0},
     ]
     assert played.progress == [{"table orders": each} for each in behind]
+
+
+def seconds_behind(played: Played) -> float:
+    return float(played.progress[-1]["table orders"]["seconds_behind"])
+
+
+def test_a_lag_in_seconds_begins_with_the_first_update_reported_that_has_not_landed() -> None:
+    played = Played(1, clock=lambda: 1_000.0)
+    reports = [pong(seq, ts=seq * 100_000_000) for seq in (2, 4, 6, 8)]
+    played.take(schema(), *reports, *changes(2, 3), reports[-1])
+    assert seconds_behind(played) == 600
+    played.take(*changes(4, 5, 6), reports[-1])
+    assert seconds_behind(played) == 200
+
+
+def test_of_thousands_of_reports_some_are_forgotten_and_the_lag_is_at_least_what_it_shows() -> None:
+    played = Played(1, clock=lambda: 1_000.0)
+    reports = [pong(seq, ts=seq * 100_000) for seq in range(2, 1_500)]
+    played.take(schema(), *reports, *changes(2), reports[-1])
+    assert seconds_behind(played) == 999.6
+    played.take(*changes(*range(3, 1_499)), reports[-1])
+    assert seconds_behind(played) == 850.1
 
 
 def test_no_lag_is_reported_before_the_source_has_told_its_place_and_none_in_seconds_without_times() -> None:

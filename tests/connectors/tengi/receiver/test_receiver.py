@@ -22,6 +22,7 @@ from silverfold.connectors.tengi.server.feed.server import FeedServer
 from silverfold.connectors.tengi.server.feed.source import FeedSource
 from silverfold.connectors.tengi.server.feed.tables import RowChanges
 from silverfold.connectors.tengi.transports.configuration import ConfigurationBuilder, Tls
+from tests.support import peers
 from tests.support.certificates import AUTHORITY, trusted_file
 from tests.support.memory import MemorySink
 from tests.support.tengi.landed import feed_of
@@ -151,6 +152,22 @@ def test_new_columns_are_followed_by_a_snapshot_that_tells_what_older_rows_have(
     asyncio.run(run())
 
 
+def test_a_column_that_came_while_no_receiver_ran_is_followed_by_a_snapshot() -> None:
+    async def run() -> None:
+        table, sink = orders(), MemorySink()
+        with serving(table) as server:
+            async with receiving(feed(server), sink) as until:
+                await until(lambda: newest(sink) == position_of(table))
+            wider = {**{name: str(kind) for name, kind in table.columns.items()}, "note": "string"}
+            await asyncio.to_thread(server.run, lambda _: table.set_columns(wider))
+            await asyncio.to_thread(server.change, table, RowChanges(modified=[((1,), {"note": "new"})]))
+            begun = len(sink.frames)
+            async with receiving(feed(server), sink, resume_of(sink)) as until:
+                await until(lambda: any(frame.kind is Kind.SNAPSHOT for frame in sink.frames[begun:]))
+
+    asyncio.run(run())
+
+
 def test_a_snapshot_may_be_asked_for_at_the_start() -> None:
     async def run() -> None:
         table, sink = orders(), MemorySink()
@@ -194,6 +211,22 @@ def test_nobody_there_is_unavailable() -> None:
         shop = feed(server)
     with pytest.raises(SourceUnavailable):
         asyncio.run(CONNECTOR.receiver(shop).run(MemorySink(), Resume(1)))
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_who_closes_before_the_handshake_is_unavailable_as_a_proxy_is_without_its_source(transport: str) -> None:
+    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write_eof()
+        await reader.read()
+
+    async def run() -> None:
+        async with peers.serving(close) as address:
+            shop = feed_of(f"tengi://{address}", transport=transport)
+            with pytest.raises(SourceUnavailable, match="closed the connection without"):
+                await CONNECTOR.receiver(shop).run(MemorySink(), Resume(1))
+
+    asyncio.run(run())
 
 
 def certificate(folder: Path) -> str:
