@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 
 from silverfold.connectors.base import Connector, Decoder, Problem, Receiver
 from silverfold.connectors.hstreamdb.client.address import connection_problems
+from silverfold.connectors.hstreamdb.client.settings import parse_url
 from silverfold.connectors.hstreamdb.options import HStreamFeed, HStreamOptions, HStreamTable
 from silverfold.connectors.verification import ReferenceReader, SourceReplay
 
@@ -31,8 +32,12 @@ class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
         return feed.options.stream
 
     def exclusive(self, feed: HStreamFeed) -> tuple[str, str]:
-        """Return the subscription: what one feed acknowledges never comes to another."""
-        return "options.subscription", f"{feed.options.subscription} at {feed.address}"
+        """Return the subscription: what one feed acknowledges never comes to another.
+
+        Its address is in one spelling: hosts in small letters and in order, each with its port.
+        """
+        hosts = sorted({str(each).lower() for each in parse_url(feed.address).addresses})
+        return "options.subscription", f"{feed.options.subscription} at {','.join(hosts)}"
 
     def problems(self, feed: HStreamFeed) -> Iterator[Problem]:
         """Yield problems beyond model validation: the address, and tables of another stream."""

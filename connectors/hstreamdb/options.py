@@ -75,7 +75,7 @@ class HStreamOptions(Strict):
     create: bool = True
     """Create the subscription if it does not exist."""
     offset: Literal["earliest", "latest"] = "earliest"
-    """Where a subscription created so begins."""
+    """Where a subscription created so begins; at the earliest record, if it is created anew after frames landed."""
     ack_timeout_seconds: int = Field(default=60, ge=10, le=35_999)
     """Seconds after which the server sends again what is not acknowledged. Fixed when a subscription is created."""
     max_unacked_records: int = Field(default=100_000, ge=1, le=(1 << 31) - 1)

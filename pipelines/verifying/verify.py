@@ -158,7 +158,7 @@ def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -
         if other is not None:
             return unknown(table, other, silver)
         degraded = degraded_rows(places, connector, feed, table, silver.rows.version)
-        limits = joined([_limits(begins, landed, landed.losses.lacking), degraded.reason])
+        limits = _limits(begins, landed, landed.losses.lacking)
         found = _compare_spans(table, fold, silver, placed=placed, reason=limits, left_out=degraded)
     except (PositionGap, WireError, ProtocolError) as error:
         other = built_otherwise(places, connector, feed, table, feed.tables[table].keys)
@@ -271,14 +271,15 @@ def compare_table(
         spans: Compared one after another.
         placed: Compare ``_position`` too. A state table has this column, but its value is not part of the state: a
             snapshot leaves equal rows as they are.
-        left_out: Rows that are not compared.
+        left_out: Rows that are not compared, beside those that ``expected`` leaves out. All are counted.
 
     Raises:
         NotBySpans: The rows cannot be divided into these spans.
     """
-    result, rows = Comparison(0, 0), None
+    result, rows, keys_left_out = Comparison(0, 0), None, left_out.keys
     for span in spans:
         rows, found = expected(span).renamed_as(silver.rows.names), silver.rows.table(keys, span)
+        keys_left_out |= rows.left_out.keys
         try:
             result = result.plus(_compare_rows(rows, found, left_out, placed=placed))
         except TypeError:  # such keys cannot be ordered
@@ -288,7 +289,7 @@ def compare_table(
     return TableVerification(
         table=table,
         verdict=Verdict.EQUAL if result.equal else Verdict.DIFFERENT,
-        reason=reason,
+        reason=joined([reason, LeftOut(keys=keys_left_out).reason]),
         position=_position(silver.position),
         delta_version=silver.rows.version,
         folded_from=rows.begins,

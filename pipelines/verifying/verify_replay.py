@@ -78,7 +78,7 @@ def verify_by_replay(
         lambda _: expected,
         silver,
         placed=False,
-        reason=joined([*replayed.reasons(), left_out.reason]),
+        reason=joined(replayed.reasons()),
         left_out=left_out,
     )
     return found.model_copy(update={"verdict": Verdict.DIFFERENT}) if replayed.lost or replayed.foreign else found

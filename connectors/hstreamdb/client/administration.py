@@ -63,6 +63,7 @@ LONGEST_ACK_TIMEOUT: Final = 35_999
 OF_OTHER_STREAM: Final = "it stays with its stream, even a deleted one; delete the subscription to make it anew"
 """What to do about a subscription of another stream."""
 _MOST: Final = (1 << 31) - 1
+_OFFSETS: Final = {each.value: each.name.lower() for each in SpecialOffset}
 
 
 class Administration:
@@ -230,6 +231,8 @@ def _compare(file: str, existing: Message, wanted: Message, names: Sequence[str]
     """Raise ConfigError if the settings of something that exists are not the wanted ones."""
     for name in names:
         found, allowed = getattr(existing, name), getattr(wanted, name)
+        if name == "offset":
+            found, allowed = _OFFSETS.get(found, found), _OFFSETS[allowed]
         if found != allowed:
             way_on = OF_OTHER_STREAM if name == "stream_name" else "it exists already"
             raise ConfigError(file=file, key=name, found=found, allowed=f"{allowed!r}, as wanted: {way_on}")

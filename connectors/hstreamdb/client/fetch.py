@@ -38,6 +38,7 @@ from silverfold.connectors.hstreamdb.protocol.messages.batches import StreamingF
 from silverfold.connectors.hstreamdb.protocol.methods import STREAMING_FETCH
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.protocol.status import Status
+from silverfold.connectors.hstreamdb.protocol.times import published_ms
 
 MAX_BUFFERED_BYTES: Final = 64 << 20
 MAX_ACK_IDS: Final = 10_000
@@ -66,7 +67,7 @@ class FetchedFrame:
         """Return the frame of some bytes. Its records are not decoded."""
         try:
             found = StreamingFetchResponse.FromString(body).received_records
-            return cls(body, frame_ids(found), published_ms=found.record.publish_time.ToMilliseconds())
+            return cls(body, frame_ids(found), published_ms=published_ms(found.record))
         except DecodeError:
             return cls(body, (), InvalidValue("a frame is no StreamingFetchResponse", reason="bad_response"))
         except InvalidValue as error:

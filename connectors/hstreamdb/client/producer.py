@@ -15,11 +15,11 @@ made anew, records without an answer go to its new shards, which have nothing of
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from random import Random
 from types import TracebackType
-from typing import Final, Literal, Self, TypeAlias, TypedDict
+from typing import Final, Literal, NamedTuple, Self, TypeAlias, TypedDict
 
 from silverfold.conf.errors import ConfigError, InvalidValue, LocalProtocolError, SilverfoldError, SourceUnavailable
 from silverfold.connectors.hstreamdb.client.channels import MAX_TRIES, may_pass, waits
@@ -57,6 +57,14 @@ class ProducerOptions(TypedDict, total=False):
     rng: Random
 
 
+class _Part(NamedTuple):
+    """Records of a batch that are appended together, after so many failed tries."""
+
+    shard_id: int
+    entries: Sequence[Entry]
+    tries: int = 0
+
+
 class Producer:
     """Appends to one stream. Made by ``Client.producer``; flushed and closed at the end of its ``async with`` block.
 
@@ -68,7 +76,7 @@ class Producer:
         max_bytes: Most bytes in a batch, before compression.
         max_age: Seconds that a record waits for others. With 0 only those are batched that wait for an answer.
         max_outstanding_bytes: Most bytes taken and not answered; `submit` and `append` wait for room.
-        max_tries: Most tries of one append while the node cannot be reached.
+        max_tries: Most tries of a record while no node can be reached, whichever shards the stream has meanwhile.
         stop_on_error: If an append fails, also fail all records of its shard (or key) taken until then.
         lookup: Look the shard's node up before ``always`` every append, or again after an ``error``.
         rng: Spreads the waits between tries.
@@ -276,51 +284,53 @@ class Producer:
         lane.settle(len(entries))
 
     async def _send(self, shard_id: int, entries: Sequence[Entry]) -> SilverfoldError | None:
-        """Append a batch, in parts if it is too large or its shard is gone; return the error if one failed."""
-        batch = await self._encode([each.encoded for each in entries])
-        if batch.ByteSize() > MAX_STORED_BYTES and len(entries) > 1:
-            middle = len(entries) // 2
-            return await self._send_parts([(shard_id, entries[:middle]), (shard_id, entries[middle:])])
-        try:
-            ids = await self._append(AppendRequest(stream_name=self._stream, shard_id=shard_id, records=batch))
-            if ids is None:
-                return await self._send_parts((await self._by_shard(entries)).items())
-        except SilverfoldError as error:
-            self._fail_entries(entries, error)
-            return error
-        for entry, record_id in zip(entries, ids, strict=True):
-            entry.resolve(record_id)
-        return None
-
-    async def _send_parts(self, parts: Iterable[tuple[int, Sequence[Entry]]]) -> SilverfoldError | None:
-        """Append parts of a batch, one after the other, each to its shard; return an error if one failed."""
-        error = None
-        for shard_id, entries in parts:
-            if error is not None and self._stop_on_error:
-                self._fail_entries(entries, error)
-            else:
-                error = await self._send(shard_id, entries) or error
+        """Append a batch, in parts if it is too large or its shard is gone; return an error if one failed."""
+        error: SilverfoldError | None = None
+        parts = [_Part(shard_id, entries)]
+        while parts:
+            part = parts.pop()
+            if error is None or not self._stop_on_error:
+                try:
+                    parts += reversed(await self._send_part(part))
+                    continue
+                except SilverfoldError as found:
+                    error = found
+            self._fail_entries(part.entries, error)
         return error
 
-    async def _by_shard(self, entries: Sequence[Entry]) -> Mapping[int, Sequence[Entry]]:
+    async def _send_part(self, part: _Part) -> Sequence[_Part]:
+        """Append records; return the parts to append instead if they are too large, or their shard is gone."""
+        batch = await self._encode([each.encoded for each in part.entries])
+        if batch.ByteSize() > MAX_STORED_BYTES and len(part.entries) > 1:
+            middle = len(part.entries) // 2
+            return [part._replace(entries=part.entries[:middle]), part._replace(entries=part.entries[middle:])]
+        request = AppendRequest(stream_name=self._stream, shard_id=part.shard_id, records=batch)
+        found = await self._append(request, part.tries)
+        if isinstance(found, int):
+            return await self._by_shard(part.entries, found)
+        for entry, record_id in zip(part.entries, found, strict=True):
+            entry.resolve(record_id)
+        return ()
+
+    async def _by_shard(self, entries: Sequence[Entry], tries: int) -> Sequence[_Part]:
         """Return entries by the shards that have their keys now, those of one key in their order."""
         found: dict[int, list[Entry]] = {}
         for each in entries:
             found.setdefault(await self._shards.shard_of(each.key), []).append(each)
-        return found
+        return [_Part(shard_id, some, tries) for shard_id, some in found.items()]
 
     async def _encode(self, entries: Sequence[bytes]) -> BatchedRecord:
         if self._compression is CompressionType.NONE:
             return encode_batch(entries, self._compression)
         return await asyncio.to_thread(encode_batch, entries, self._compression)  # pyarrow's codecs release the lock
 
-    async def _append(self, request: AppendRequest) -> Sequence[RecordId] | None:
-        """Append a batch, with retries; return its ids, or None if the stream does not have its shard any more."""
+    async def _append(self, request: AppendRequest, tries: int) -> Sequence[RecordId] | int:
+        """Append a batch, with retries; return its ids, or all tries so far if the stream's shards are others now."""
         if (size := request.records.ByteSize()) > MAX_STORED_BYTES:
             detail = f"a record of {size:,} bytes; a server stores at most {MAX_STORED_BYTES:,}"
             raise InvalidValue(detail, reason="oversized")
         backoff = waits(self._rng)
-        tries, misdirected = 0, False
+        misdirected = False
         while await self._shards.has(request.shard_id):
             owner = await self._shards.owner(request.shard_id)
             target = owner if isinstance(owner, str) else None
@@ -335,7 +345,7 @@ class Producer:
                 raise self._cluster.error(found, f"Append to {self._stream}", target)
             misdirected |= is_first_misdirection
             await asyncio.sleep(backoff.next_wait())
-        return None
+        return tries
 
 
 def _check_choice(stream: str, key: str, found: str | None, allowed: Collection[str | None]) -> None:

@@ -86,8 +86,7 @@ class RecordReader:
             return "unwrapped"
         if _is_one_of(found.get("op"), _ENVELOPE_OPS) and ("before" in found or "after" in found):
             return "envelope"
-        word = found.get(self.table.operation_member)
-        return "operation" if isinstance(word, str) and word.upper() in _OPS else "row"
+        return "row" if _operation_named(found.get(self.table.operation_member)) is None else "operation"
 
     def _unwrapped(self, found: Mapping[str, Any]) -> Change:
         key = self._key(found.get("key"))
@@ -113,7 +112,7 @@ class RecordReader:
 
     def _operation(self, found: Mapping[str, Any]) -> Iterator[Change]:
         word = found.get(self.table.operation_member)
-        op = _OPS.get(word.upper()) if isinstance(word, str) else None
+        op = _operation_named(word)
         if op is None:
             _refuse("unknown_op", f"{word!r:.40} is none of {', '.join(_OPS)}")
         is_flat = self.table.operation_form == "flat"
@@ -185,6 +184,11 @@ class RecordReader:
 
 def _is_one_of(word: Any, words: Sequence[str]) -> bool:
     return isinstance(word, str) and word in words
+
+
+def _operation_named(word: Any) -> str | None:
+    """Return the operation that a word names in any letter case, of ASCII alone: a dotless i is no I."""
+    return _OPS.get(word.upper()) if isinstance(word, str) and word.isascii() else None
 
 
 def _source_time(source: Any) -> int | None:

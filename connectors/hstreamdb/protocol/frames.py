@@ -28,6 +28,7 @@ from silverfold.connectors.hstreamdb.protocol.messages.batches import (
 )
 from silverfold.connectors.hstreamdb.protocol.messages.batches import RecordId as WireId
 from silverfold.connectors.hstreamdb.protocol.records import Record, RecordId, decode_record, encode_record
+from silverfold.connectors.hstreamdb.protocol.times import published_ms
 
 MAX_PLAIN_BYTES: Final = 64 << 20
 """Most bytes of a batch, decompressed."""
@@ -53,7 +54,7 @@ class KeyedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A received batch, or the rest of one; ``published_ms`` is the time of its append, since 1970."""
+    """A received batch, or the rest of one; ``published_ms`` is the time of its append, since 1970; 0 if unknown."""
 
     records: Sequence[KeyedRecord]
     published_ms: int
@@ -134,7 +135,7 @@ def decode_batch(found: ReceivedRecord, *, limit: int = MAX_PLAIN_BYTES) -> Batc
             decoded.append(KeyedRecord(record_id, *decode_record(record)))
         except InvalidValue as error:
             decoded.append(KeyedRecord(record_id, record.header.key, None, error))
-    return Batch(decoded, batched.publish_time.ToMilliseconds())
+    return Batch(decoded, published_ms(batched))
 
 
 def frame_ids(found: ReceivedRecord) -> list[RecordId]:

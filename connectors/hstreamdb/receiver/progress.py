@@ -16,8 +16,10 @@ from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.base import Frame, FrameSink, Kind, mark
 from silverfold.connectors.hstreamdb.client.administration import Administration
 from silverfold.connectors.hstreamdb.options import HStreamOptions
-from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse
+from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
+from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
 from silverfold.connectors.hstreamdb.protocol.records import batches_between
+from silverfold.connectors.hstreamdb.protocol.times import creation_of
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 
 
@@ -27,9 +29,10 @@ class Progress:
     A floor is landed behind all that it is about: the server records only what was acknowledged, so committed.
 
     Args:
-        ours: Prefix of the names of our consumers.
+        subscription: As it is now.
+        ours: Prefix of the names of our consumers, which begin with the feed's name.
+        feed: The feed's name.
         last: Body of the last control frame that landed.
-        ack_timeout: Seconds after which the server sends again.
     """
 
     def __init__(
@@ -38,18 +41,19 @@ class Progress:
         options: HStreamOptions,
         epoch: Epoch,
         *,
+        subscription: Subscription,
+        feed: str,
         ours: str,
         last: bytes | None,
-        ack_timeout: float,
         clock: Callable[[], float],
     ) -> None:
         self._client, self._options, self._epoch, self._clock = client, options, epoch, clock
-        self._ours, self._consumers, self._others = ours, list[str](), list[str]()
-        self._begun: Mapping[int, int] | None = {} if options.offset == "earliest" else None
+        self._feed, self._ours, self._consumers, self._others = feed, ours, list[str](), list[str]()
+        self._begun: Mapping[int, int] | None = {} if subscription.offset == SpecialOffset.EARLIEST else None
         """The batch of each shard after which the subscription begins; None before the first look."""
         self.last = last
         """Body of the last control frame."""
-        self._patience = max(10.0, ack_timeout)
+        self._patience = max(10.0, subscription.ack_timeout_seconds)
         self._received_at = clock()
         self._is_starved = False
         self._reported: dict[str, dict[str, float]] = {}
@@ -113,8 +117,11 @@ class Progress:
         return max(self._epoch.shards[shard_id].newest, committed, (self._begun or {}).get(shard_id, 0))
 
     def floors(self, found: GetSubscriptionResponse) -> list[Frame]:
-        """Return a control frame for floors that moved, or for a subscription that was created anew."""
-        created = str(found.subscription.creation_time.ToNanoseconds())
+        """Return a control frame for floors that moved, or for a subscription that was created anew.
+
+        With a mark if somebody created it at the end: records in between never come.
+        """
+        created = creation_of(found.subscription)
         before = self._landed()
         is_anew = bool(before) and before["created"] != created
         known = {} if is_anew else before.get("offsets", {})
@@ -124,19 +131,30 @@ class Progress:
             return []
         body = {"subscription": self._options.subscription, "created": created, "offsets": offsets}
         self.last = json.dumps(body, sort_keys=True).encode()
-        return [Frame(self.last, Kind.CONTROL)]
+        frames = [Frame(self.last, Kind.CONTROL)]
+        if is_anew and found.subscription.offset == SpecialOffset.LATEST:
+            why = "another subscription, which began at the end: records appended before it may never come"
+            frames.append(mark("begun at the end", stream=self._options.stream, level="warning", reason=why))
+        return frames
 
     def _landed(self) -> dict[str, Any]:
         return {} if self.last is None else dict(json.loads(self.last))
 
     async def _shared(self) -> list[Frame]:
-        """Return a mark if others fetch from the subscription, each time others than before: we lack what they get."""
+        """Return a mark if others fetch from the subscription, each time others than before: we lack what they get.
+
+        A name with our feed's prefix may be that of a receiver that has just ended, so it counts at the second look.
+        """
         found = await self._client.list_consumers(self._options.subscription)
-        self._consumers = [each.name for each in found]
-        before, self._others = self._others, sorted(name for name in self._consumers if not name.startswith(self._ours))
+        seen, self._consumers = self._consumers, [each.name for each in found]
+        theirs = sorted(name for name in self._consumers if not name.startswith(self._ours))
+        before, self._others = self._others, [name for name in theirs if name in seen or not self._is_of_feed(name)]
         if not self._others or self._others == before:
             return []
         return [mark("shared subscription", stream=self._options.stream, level="warning", consumers=self._others)]
+
+    def _is_of_feed(self, name: str) -> bool:
+        return name.startswith(f"{self._feed}-")
 
     def _starved(self, tails: Mapping[int, int]) -> list[Frame]:
         """Return a mark if nothing comes though there is more: once, until a frame comes again."""

@@ -7,6 +7,7 @@ they count if the node still knows the subscription's state, and are ignored oth
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Mapping, Sequence
 
 from silverfold.conf.errors import SourceRefused
@@ -36,6 +37,7 @@ class HStreamReceiver:
         self._feed, self._options, self._environ = feed, feed.options, environ
         self._acks: Sequence[AckQueue] = ()
         self._last_control: bytes | None = None
+        self._consumer_prefix = f"{feed.name}-{uuid.uuid4().hex[:8]}"  # of this process: another's are not ours
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
         """Fetch until a call ends; see `connectors.base.Receiver`.
@@ -48,12 +50,19 @@ class HStreamReceiver:
         """
         self._acks = self._acks or [AckQueue() for _ in range(self._options.consumers)]
         async with await open_feed_client(self._feed, self._environ) as client:
-            found = await self._subscription(client)
+            found = await self._subscription(client, has_landed=self._options.stream in resume.source_positions)
             unacked, timeout = found.max_unacked_records, found.ack_timeout_seconds
             epoch, clock = Epoch(self._options.stream), asyncio.get_running_loop().time
             last = self._last_control or resume.last_control
             progress = Progress(
-                client, self._options, epoch, ours=f"{self._feed.name}-", last=last, ack_timeout=timeout, clock=clock
+                client,
+                self._options,
+                epoch,
+                subscription=found,
+                feed=self._feed.name,
+                ours=f"{self._consumer_prefix}-",
+                last=last,
+                clock=clock,
             )
             marks = window_marks(self._feed, max_unacked=unacked, ack_timeout=timeout)
             # Frames of a subscription that was created anew are no copies: so its control frame is before them.
@@ -73,7 +82,7 @@ class HStreamReceiver:
             finally:
                 self._last_control = progress.last
 
-    async def _subscription(self, client: Client) -> Subscription:
+    async def _subscription(self, client: Client, *, has_landed: bool) -> Subscription:
         """Return the subscription, created if allowed."""
         options = self._options
         if options.create:
@@ -82,7 +91,7 @@ class HStreamReceiver:
                 options.stream,
                 ack_timeout_seconds=options.ack_timeout_seconds,
                 max_unacked_records=options.max_unacked_records,
-                offset=SpecialOffset[options.offset.upper()],
+                offset=await self._offset(client, has_landed=has_landed),
             )
         found = (await client.get_subscription(options.subscription)).subscription
         if found.stream_name != options.stream:
@@ -90,8 +99,21 @@ class HStreamReceiver:
             raise SourceRefused(code="OtherStream", text=text)
         return found
 
+    async def _offset(self, client: Client, *, has_landed: bool) -> SpecialOffset:
+        """Return where the subscription begins, or is to begin if there is none.
+
+        One that is made anew after records landed begins at the earliest: what came in between would be lost.
+        """
+        wanted, name = SpecialOffset[self._options.offset.upper()], self._options.subscription
+        if not has_landed or wanted is SpecialOffset.EARLIEST:
+            return wanted
+        if not await client.has_subscription(name):
+            return SpecialOffset.EARLIEST
+        is_anew = (await client.get_subscription(name)).subscription.offset == SpecialOffset.EARLIEST
+        return SpecialOffset.EARLIEST if is_anew else wanted
+
     async def _open(self, client: Client, acks: AckQueue) -> Fetch:
-        return await client.open_fetch(self._options.subscription, consumer_prefix=self._feed.name, acks=acks)
+        return await client.open_fetch(self._options.subscription, consumer_prefix=self._consumer_prefix, acks=acks)
 
     async def _land_all(
         self, fetches: Sequence[Fetch], sink: FrameSink, epoch: Epoch, progress: Progress, *, most: int

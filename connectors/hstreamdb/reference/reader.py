@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -91,12 +92,11 @@ class HStreamReferenceReader:
             yield "update", *self._keyed(members)
 
     def _detected(self, members: Mapping[str, Any]) -> str:
-        named = members.get(self.table.operation_member)
         if {"key", "value"} <= set(members) and isinstance(members["key"], Mapping):
             return "unwrapped"
         if members.get("op") in list("cudrtm") and {"before", "after"} & set(members):
             return "envelope"
-        return "operation" if isinstance(named, str) and named.upper() in ("INSERT", "UPDATE", "DELETE") else "row"
+        return "operation" if self._operation(members) else "row"
 
     def _enveloped(self, members: Mapping[str, Any]) -> Iterator[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
         op = members.get("op")
@@ -111,10 +111,7 @@ class HStreamReferenceReader:
             yield "insert" if op == "c" and len(row) == len(self.columns) else "update", key, row
 
     def _named(self, members: Mapping[str, Any]) -> Iterator[tuple[Any, tuple[Any, ...], dict[str, Any]]]:
-        word = members.get(self.table.operation_member)
-        op = word.lower() if isinstance(word, str) else ""
-        if op not in ("insert", "update", "delete"):
-            _refuse("unknown_op")
+        op = self._operation(members) or _refuse("unknown_op")
         if self.table.operation_form == "flat":
             row = {name: value for name, value in members.items() if name != self.table.operation_member}
             members = {"row": row}
@@ -125,6 +122,12 @@ class HStreamReferenceReader:
         key, cells = self._keyed(members.get("row"), key)
         yield from self._left(members.get("old_key"), key, cells)
         yield op, key, dict.fromkeys(self.columns) | cells if op == "insert" else cells
+
+    def _operation(self, members: Mapping[str, Any]) -> str | None:
+        """Return the operation named, in small letters; None if none of the three is. Only ASCII has two cases here."""
+        word = members.get(self.table.operation_member)
+        found = re.fullmatch("insert|update|delete", word, re.ASCII | re.IGNORECASE) if isinstance(word, str) else None
+        return found and found[0].lower()
 
     def _left(
         self, before: Any, key: tuple[Any, ...], row: Mapping[str, Any]

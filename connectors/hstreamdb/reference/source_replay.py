@@ -19,6 +19,7 @@ from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.options import HStreamFeed
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
+from silverfold.connectors.hstreamdb.protocol.times import creation_of
 from silverfold.connectors.hstreamdb.reference.reader import HStreamReferenceReader
 from silverfold.connectors.verification import ReferenceChange, SourceRecord
 
@@ -51,7 +52,7 @@ class HStreamSourceReplay:
             if found.offset != SpecialOffset.EARLIEST:
                 text = f"{found.subscription_id} began at the end of the stream, with no record that tells where"
                 raise SourceRefused(code="offset", text=text)
-            self._created = str(found.creation_time.ToNanoseconds())
+            self._created = creation_of(found)
         except BaseException:
             self._close()
             raise

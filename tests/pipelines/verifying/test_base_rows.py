@@ -74,10 +74,12 @@ def test_later_records_are_folded_into_the_rows_of_the_base(
 
 
 @pytest.mark.parametrize(
-    ("whole", "verdict"), [(False, Verdict.EQUAL), (True, Verdict.DIFFERENT)], ids=["not compared", "compared again"]
+    ("whole", "verdict", "counted"),
+    [(False, Verdict.EQUAL, True), (True, Verdict.DIFFERENT, False)],
+    ids=["not compared", "compared again"],
 )
 def test_a_row_of_partial_updates_that_a_record_comes_late_to_is_compared_from_its_next_whole_row_on(
-    tmp_path: Path, whole: bool, verdict: Verdict
+    tmp_path: Path, whole: bool, verdict: Verdict, counted: bool
 ):
     late = [record(4, upsert(1, name="late"))]
     later = [*late, record(6, upsert(1, name="whole", qty=1))] if whole else late
@@ -85,3 +87,5 @@ def test_a_row_of_partial_updates_that_a_record_comes_late_to_is_compared_from_i
     found = verified(tmp_path, later, [row(1, "a", 1, 5)], [row(1, "wrong", 99, 5)], partial=True)
 
     assert found.verdict is verdict
+    assert found.reason is not None
+    assert ("1 keys are not compared" in found.reason) is counted

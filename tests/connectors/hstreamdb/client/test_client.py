@@ -81,7 +81,7 @@ def test_subscriptions_are_created_once_with_our_defaults_listed_and_deleted_at_
             made = await client.create_subscription(name, "orders")
             assert (made.ack_timeout_seconds, made.max_unacked_records, made.offset) == (60, 100_000, 0)
         assert await client.create_subscription("i", "orders") == made
-        with pytest.raises(ConfigError, match="subscription i: offset: found 0, allowed: 1"):
+        with pytest.raises(ConfigError, match="subscription i: offset: found 'earliest', allowed: 'latest'"):
             await client.create_subscription("i", "orders", offset=SpecialOffset.LATEST)
         with pytest.raises(ConfigError, match="ack_timeout_seconds: found 0, allowed: 1 to 35,999"):
             await client.create_subscription("j", "orders", ack_timeout_seconds=0)

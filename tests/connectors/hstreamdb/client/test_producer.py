@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import pairwise
+from itertools import count, pairwise
 from random import Random
 from typing import Any
 
@@ -21,6 +21,7 @@ from silverfold.connectors.hstreamdb.protocol.messages.batches import AppendRequ
 from silverfold.connectors.hstreamdb.protocol.messages.streams import ListShardsResponse, Shard
 from silverfold.connectors.hstreamdb.protocol.records import HRecord, RawRecord, RecordId
 from silverfold.connectors.hstreamdb.protocol.status import status_text
+from silverfold.connectors.hstreamdb.protocol.streams import LAST_KEY
 from tests.support.hstreamdb.appends import FailingFirst, Gate, sent
 from tests.support.hstreamdb.landed import STREAM
 from tests.support.hstreamdb.receiving import cluster
@@ -180,6 +181,24 @@ def test_unavailable_for_ever_fails_the_record_and_says_where() -> None:
             async with client.producer("orders", max_tries=3) as producer:
                 with pytest.raises(SourceUnavailable, match=f"Append to orders at {node.target}: UNAVAILABLE: down"):
                     await producer.append(b"x")
+            assert node.calls["Append"] == 3
+            assert producer.outstanding_bytes == 0
+
+    asyncio.run(scenario())
+
+
+def test_tries_are_counted_also_where_a_stream_has_other_shards_each_time() -> None:
+    numbers = count(SHARD)
+
+    async def shards(_request: Any, _context: Any) -> ListShardsResponse:
+        whole = Shard(shard_id=next(numbers), start_hash_range_key="0", end_hash_range_key=str(LAST_KEY))
+        return ListShardsResponse(shards=[whole])
+
+    async def scenario() -> None:
+        async with connected({"ListShards": shards, "Append": refusing("UNAVAILABLE", "down")}) as (node, client):
+            async with client.producer("orders", max_tries=3) as producer:
+                with pytest.raises(SourceUnavailable, match="UNAVAILABLE: down"):
+                    await asyncio.wait_for(producer.append(b"x"), 20)
             assert node.calls["Append"] == 3
             assert producer.outstanding_bytes == 0
 

@@ -155,3 +155,14 @@ def test_any_records_are_read_alike(layout: str, data: st.DataObject) -> None:
 @given(data=st.data())
 def test_any_bytes_are_read_alike(data: st.DataObject) -> None:
     check(table(), data.draw(mutated([data.draw(frames())])))
+
+
+@pytest.mark.parametrize("layout", ["auto", "operation"])
+@pytest.mark.parametrize("word", ["Insert", "\u0131nsert", "IN\u017fERT", "insert "])
+def test_an_operation_is_named_in_any_letter_case_of_ascii_alone(word: str, layout: str) -> None:
+    settings = table(layout, operation_form="flat")
+    frame = frame_of([encoded({"op": word, "id": 1}, raw=True, key="")])
+    check(settings, frame)
+    changes, errors = changes_of(settings, {5: frame})
+    expected = ["insert"] if word == "Insert" else ["update"] if layout == "auto" else []
+    assert ([each["op"] for each in changes], bool(errors)) == (expected, not expected)

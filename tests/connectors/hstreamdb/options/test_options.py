@@ -12,6 +12,7 @@ from silverfold.conf.model import FeedSettings, Settings
 from silverfold.connectors.base import Feed
 from silverfold.connectors.hstreamdb.client.address import connection_settings
 from silverfold.connectors.hstreamdb.client.client import open_feed_client
+from silverfold.connectors.hstreamdb.connector import CONNECTOR
 from silverfold.connectors.registry import open_feed
 
 TABLE = {"keys": ["id"], "columns": {"id": "bigint", "total": "decimal(10, 2)", "name": "string"}}
@@ -98,3 +99,18 @@ def test_a_file_that_cannot_be_used_is_named_by_the_setting_of_the_feed() -> Non
     feed = opened("hstreams://127.0.0.1:1", ca="none.pem")
     with pytest.raises(ConfigError, match=r"shop.toml: options.ca: found 'none.pem'"):
         asyncio.run(open_feed_client(feed, {}))
+
+
+@pytest.mark.parametrize(
+    ("address", "same"),
+    [
+        ("hstream://h1:6570,h2", True),
+        ("hstream://h2,h1", True),
+        ("HSTREAMS://H1, h2:6570/", True),
+        ("hstream://h1", False),
+        ("hstream://h1:6571,h2", False),
+    ],
+)
+def test_a_subscription_is_the_same_at_every_spelling_of_an_address(address: str, same: bool) -> None:
+    here, there = (CONNECTOR.exclusive(opened(each)) for each in ("hstream://h1,h2", address))
+    assert (here == there) is same

@@ -6,11 +6,29 @@ import asyncio
 
 import pytest
 
+from silverfold.connectors.hstreamdb.client.client import Client
+from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
+from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import Subscription
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 from silverfold.connectors.hstreamdb.receiver.progress import Progress
 from tests.support.hstreamdb.landed import STREAM
 from tests.support.hstreamdb.receiving import CountingSink, append, cluster, feed, until
+
+
+def looking(
+    client: Client, options: HStreamOptions, found: Subscription, now: list[float], epoch: Epoch | None = None
+) -> Progress:
+    return Progress(
+        client,
+        options,
+        epoch or Epoch(STREAM),
+        subscription=found,
+        feed="feed",
+        ours="feed-11111111-",
+        last=None,
+        clock=lambda: now[0],
+    )
 
 
 def test_a_shard_that_another_consumer_owns_starves_the_feed_and_says_who_has_it() -> None:
@@ -18,13 +36,11 @@ def test_a_shard_that_another_consumer_owns_starves_the_feed_and_says_who_has_it
         sink, now = CountingSink(), [0.0]
         async with cluster() as (server, client):
             options = feed(server.address, committed_seconds=1).options
-            await client.create_subscription("feed", STREAM)
+            found = await client.create_subscription("feed", STREAM)
             await append(client, [1])
             async with await client.open_fetch("feed", consumer_prefix="stranger") as fetch:
                 await fetch.next_frame()
-                progress = Progress(
-                    client, options, Epoch(STREAM), ours="feed-", last=None, ack_timeout=60, clock=lambda: now[0]
-                )
+                progress = looking(client, options, found, now)
                 task = asyncio.create_task(progress.run(sink, lambda: 0))
                 now[0] = 61.0
                 await until(lambda: bool(sink.marks("starved")))
@@ -39,6 +55,27 @@ def test_a_shard_that_another_consumer_owns_starves_the_feed_and_says_who_has_it
     asyncio.run(run())
 
 
+def test_a_receiver_of_another_warehouse_by_the_same_feed_name_is_noticed_at_the_second_look() -> None:
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster() as (server, client):
+            options = feed(server.address, committed_seconds=1).options
+            found = await client.create_subscription("feed", STREAM)
+            async with (
+                await client.open_fetch("feed", consumer_prefix="feed-11111111"),
+                await client.open_fetch("feed", consumer_prefix="feed-22222222") as other,
+            ):
+                await until(lambda: server.client_count == 2)
+                task = asyncio.create_task(looking(client, options, found, [0.0]).run(sink, lambda: 0))
+                await until(lambda: bool(sink.marks("progress")))
+                assert sink.marks("shared subscription") == []
+                await until(lambda: bool(sink.marks("shared subscription")))
+                task.cancel()
+            assert [each["consumers"] for each in sink.marks("shared subscription")] == [[other.consumer]]
+
+    asyncio.run(run())
+
+
 @pytest.mark.parametrize("offset", ["earliest", "latest"])
 def test_a_feed_without_records_to_come_is_not_starved(offset: str) -> None:
     async def run() -> None:
@@ -47,10 +84,8 @@ def test_a_feed_without_records_to_come_is_not_starved(offset: str) -> None:
             options = feed(server.address, committed_seconds=1, offset=offset).options
             if offset == "latest":
                 await append(client, [1])
-            await client.create_subscription("feed", STREAM, offset=SpecialOffset[offset.upper()])
-            progress = Progress(
-                client, options, Epoch(STREAM), ours="feed-", last=None, ack_timeout=60, clock=lambda: now[0]
-            )
+            found = await client.create_subscription("feed", STREAM, offset=SpecialOffset[offset.upper()])
+            progress = looking(client, options, found, now)
             task = asyncio.create_task(progress.run(sink, lambda: 0))
             await asyncio.sleep(0.5)
             now[0] = 61.0
@@ -66,12 +101,12 @@ def test_lag_and_what_is_not_acknowledged_and_what_came_again_are_reported_when_
         sink, epoch = CountingSink(), Epoch(STREAM)
         async with cluster() as (server, client):
             options = feed(server.address, committed_seconds=1).options
-            await client.create_subscription("feed", STREAM)
+            found = await client.create_subscription("feed", STREAM)
             for numbers in (range(10), range(10, 20), range(20, 30)):
                 await append(client, numbers)
             (shard,) = await client.list_shards(STREAM)
             frames = [each async for each in client.read_shard(STREAM, shard.shard_id)]
-            progress = Progress(client, options, epoch, ours="feed-", last=None, ack_timeout=60, clock=lambda: 0.0)
+            progress = looking(client, options, found, [0.0], epoch)
             await asyncio.sleep(0.2)
             task = asyncio.create_task(progress.run(sink, lambda: 7))
             await until(lambda: bool(sink.marks("progress")))

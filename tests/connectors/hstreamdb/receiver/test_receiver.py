@@ -13,6 +13,7 @@ from silverfold.conf.model import Commit
 from silverfold.connectors.base import Boundary, ControlFrame, Frame, Kind, Resume
 from silverfold.connectors.hstreamdb.decoder.floors import read_floors
 from silverfold.connectors.hstreamdb.protocol.frames import decode_frame
+from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 from silverfold.connectors.hstreamdb.receiver.receiver import HStreamReceiver
@@ -238,6 +239,42 @@ def test_a_subscription_deleted_under_the_fetch_ends_the_epoch_and_is_created_an
                 await until(lambda: len(sink.values()) == 20)
         control = [json.loads(frame.body) for frame in sink.frames if frame.kind is Kind.CONTROL]
         assert len({each["created"] for each in control}) == 2
+
+    asyncio.run(run())
+
+
+def test_a_subscription_made_anew_after_frames_landed_begins_at_the_earliest_and_stays_accepted() -> None:
+    async def run() -> None:
+        sink, again = CountingSink(), CountingSink()
+        landed = Resume(2, source_positions={STREAM: "7-1-0"})
+        async with cluster() as (server, client):
+            settings = feed(server.address, offset="latest")
+            await append(client, [1])
+            async with received(settings, sink):
+                await until(lambda: server.client_count == 1)
+                await append(client, [2])
+                await until(lambda: sink.values() == [2])
+            await client.delete_subscription("feed", force=True)
+            await append(client, [3])
+            async with received(settings, sink, landed):
+                await until(lambda: sink.values() == [2, 1, 2, 3])
+            await append(client, [4])
+            async with received(settings, again, landed):
+                await until(lambda: again.values() == [4])
+
+    asyncio.run(run())
+
+
+def test_a_subscription_that_somebody_else_made_anew_at_the_end_is_a_warning() -> None:
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster() as (server, client):
+            await client.create_subscription("feed", STREAM, offset=SpecialOffset.LATEST)
+            last = json.dumps({"subscription": "feed", "created": "1", "offsets": {}}).encode()
+            async with received(feed(server.address, create=False), sink, Resume(2, last_control=last)):
+                await until(lambda: bool(sink.marks("subscribed")))
+        (found,) = sink.marks("begun at the end")
+        assert found["level"] == "warning"
 
     asyncio.run(run())
 
