@@ -129,7 +129,7 @@ def _problems(feed: FeedStatus, table: TableStatus) -> Iterator[Text]:
         yield Text(f"{otherwise}: run `silverfold rebuild {feed.feed} {table.table}`", "yellow")
     if table.degraded_keys:
         late = f"{table.table}: degraded: changes of {table.degraded_keys} keys came late among partial updates"
-        yield Text(f"{late}; a whole row of a key ends it", "yellow")
+        yield Text(f"{late}; a whole row of a key ends it, with a history `silverfold rebuild`", "yellow")
     if table.skipped_positions:
         left_out = positions(table.skipped_positions)
         yield Text(f"{table.table}: degraded: went on without {left_out}", "yellow")

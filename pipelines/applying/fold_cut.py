@@ -250,7 +250,8 @@ def _is_partial() -> Column:
 def _degraded_keys(decoded: DecodedCut, late: DataFrame | None, net: DataFrame) -> DataFrame | None:
     """Return the keys whose rows may lack values of late changes; None without any.
 
-    A whole row or a delete that is newer than the change ends it, and so does a snapshot.
+    A whole row or a delete that is newer than the change ends it, and so does a snapshot. Versions in a history that
+    began before stay wrong all the same, so there only a rebuild ends it.
     """
     known = None if decoded.side_rows is None else by_key(_side_rows_by(decoded.side_rows, LATE_PARTIAL), decoded.key)
     if late is not None:
@@ -258,8 +259,11 @@ def _degraded_keys(decoded: DecodedCut, late: DataFrame | None, net: DataFrame) 
         known = late if known is None else known.unionByName(late)
     if known is None or decoded.cut.replaces:
         return None
+    degraded = known.groupBy("key").agg(F.max("position").alias("position"))
+    if decoded.silver.conf.keeps_history:
+        return degraded
     whole = net.where(~_is_partial()).select("key", F.col("sequence").alias("renewed"))
-    degraded = known.groupBy("key").agg(F.max("position").alias("position")).join(whole, "key", "left")
+    degraded = degraded.join(whole, "key", "left")
     return degraded.where(F.col("renewed").isNull() | (F.col("renewed") < F.col("position"))).drop("renewed")
 
 

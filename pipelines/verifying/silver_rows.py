@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from silverfold.conf.names import folded
+from silverfold.conf.text import counted
 from silverfold.connectors.base import Connector, Feed
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan, spans
 from silverfold.pipelines.places import LATE_PARTIAL, REASONS, UNEXPLAINED, Place, Places
@@ -62,8 +63,8 @@ class LeftOut(NamedTuple):
     @property
     def reason(self) -> str | None:
         """Why they are not compared; None if there are none."""
-        why = "not compared: changes came late among partial updates, and no whole row since"
-        return f"{len(self.keys)} keys are {why}" if self.keys else None
+        why = "not compared: changes came late among partial updates"
+        return f"{counted(len(self.keys), 'key')} {why}" if self.keys else None
 
     def others(self, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
         """Return all other rows."""
@@ -80,7 +81,7 @@ NOTHING_LEFT_OUT: Final = LeftOut()
 
 
 def degraded_rows(places: Places, connector: Connector, feed: Feed, table: str, version: int) -> LeftOut:
-    """Return the rows that may lack late changes (`pipelines.applying.fold_cut`). Raises as `failing_rows`."""
+    """Return the rows, or their versions, that may lack late changes. Raises as `failing_rows`."""
     found = read_side_table(places, feed.name, table, version) if connector.source_ordered else None
     if found is None:
         return NOTHING_LEFT_OUT

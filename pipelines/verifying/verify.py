@@ -175,7 +175,7 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
     """
     name, settings, silver = history_of(table), feed.tables[table], open_table(places.silver(feed.name, table))
     note, position = newest_note(silver), position_in(silver, app_id(feed.name, table))
-    if position < 0:
+    if silver is None or position < 0:
         return unknown(name, None, verdict=Verdict.NOT_BUILT)
     found = companion_of(places, feed.name, table, "history", silver)
     if found.counts is None:
@@ -191,9 +191,11 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
     since, begins = needs_from(places, connector, feed, table), begins_at(places, connector, feed, table)
     landed = landed_table(places, connector, feed, table, history.position)
     begun = history_begins_at(places, feed.name, table) if connector.has_snapshots(settings) else 0
+    degraded = degraded_rows(places, connector, feed, table, silver.version())
     try:
         fold = fold_history(landed, passed_over=over, since=since, begins_at=begun)
-        return _compare_spans(name, fold, history, reason=_limits(begins, landed, landed.losses.untouched))
+        limits = _limits(begins, landed, landed.losses.untouched)
+        return _compare_spans(name, fold, history, reason=limits, left_out=degraded)
     except (PositionGap, WireError, ProtocolError) as error:
         return unknown(name, explain_gap(error, landed), history)
 

@@ -10,7 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from silverfold.pipelines.reading.status import read_status
-from silverfold.pipelines.verifying.verify import Verdict, verify_table
+from silverfold.pipelines.upkeep.rebuild import Rebuild
+from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.stub_connector import STREAM, StubConnector
 from tests.support.stub_warehouse import StubWarehouse, change
 
@@ -50,7 +51,7 @@ def test_a_change_that_comes_late_among_partial_updates_marks_its_key_until_a_wh
     assert stub.rows() == {1: ("new", 0), 2: ("new", 0), 3: ("new", 0)}
     assert stub.notes() == {"late_partial": 3}
     assert degraded_keys(stub, **expect) == 3
-    reason = "3 keys are not compared: changes came late among partial updates, and no whole row since"
+    reason = "3 keys not compared: changes came late among partial updates"
     assert verified(stub, **expect) == (Verdict.EQUAL, reason, 0)
 
     stub.history.update([change("update", 1, b=6), change("insert", 2, a="whole", b=8)], sequences=["30", "31"])
@@ -61,6 +62,27 @@ def test_a_change_that_comes_late_among_partial_updates_marks_its_key_until_a_wh
     stub.history.update([change("delete", 1), change("insert", 3, a="z", b=9)], sequences=["40", "41"])
     assert stub.build(**expect) == {}
     assert (degraded_keys(stub, **expect), verified(stub, **expect)) == (0, (Verdict.EQUAL, None, 2))
+
+
+def test_versions_that_lack_a_late_change_are_marked_until_a_rebuild(spark: SparkSession, warehouse: Path) -> None:
+    stub, history = StubWarehouse(spark, warehouse, STUB), {"stored_as_scd_type": 2}
+    stub.history.update([change("insert", 1, a="x", b=0), change("insert", 2, a="y", b=0)], sequences=["01", "02"])
+    stub.history.update([change("update", 1, a="new")], sequences=["20"])
+    assert stub.build(**history) == {}
+    stub.history.update([change("update", 1, b=5), change("insert", 1, a="whole", b=8)], sequences=["10", "30"])
+    assert stub.build(**history) == {}
+
+    assert (stub.rows()[1], degraded_keys(stub, **history)) == (("whole", 8), 1)
+    feed = stub.feed_with(**history)
+    found = verify_history(stub.places, STUB, feed, STREAM)
+    reason = "1 key not compared: changes came late among partial updates"
+    assert (found.verdict, found.reason, found.found_rows) == (Verdict.EQUAL, reason, 1)
+
+    settings = stub.started(**history).settings
+    Rebuild(spark, settings, STUB, feed, STREAM, "again").run()
+    found = verify_history(stub.places, STUB, feed, STREAM)
+    assert (found.verdict, found.reason, found.found_rows) == (Verdict.EQUAL, None, 5)
+    assert degraded_keys(stub, **history) == 0
 
 
 @pytest.mark.nightly

@@ -88,4 +88,4 @@ def test_a_row_of_partial_updates_that_a_record_comes_late_to_is_compared_from_i
 
     assert found.verdict is verdict
     assert found.reason is not None
-    assert ("1 keys are not compared" in found.reason) is counted
+    assert ("1 key not compared" in found.reason) is counted
