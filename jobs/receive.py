@@ -43,7 +43,7 @@ def receive(
 
     SIGINT and SIGTERM stop it with everything received landed; a second signal ends it at once. A lost connection
     is made anew for as long as it takes. Exit code 4 when another receiver took a feed over. Of several feeds, one
-    that ends is logged, and the others go on.
+    that ends is logged, and the others go on; a mistake in the settings of any is told before one begins.
     """
     settings = invocation(ctx).settings()
     opened = invocation(ctx).chosen_feeds(settings, feeds, every)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Self
 
+import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField
 
@@ -63,8 +64,11 @@ HOLDING_LATER = (UndecodableFrame, SnapshotNeeded, WireError, *_OF_A_CUT)
 _HOLDING = (SchemaDrift, *HOLDING_LATER, *_OF_SETTINGS)
 """Errors that hold a table. Others are transient: the next step tries again."""
 
-_TRIES = 10
+_TRIES = 30
 """Number of immediate retries while other processes keep writing the table."""
+
+_TOLD = 2
+"""Number of retries at which it is logged: one is usual beside another build."""
 
 
 @dataclass(frozen=True)
@@ -213,6 +217,9 @@ class FeedBuild:
         state = self._states[name]
         state.overtaken += 1
         self._plan.begin_anew(name, self.tables[name].position())
+        if state.overtaken == _TOLD:
+            log = structlog.get_logger("build").bind(feed=self.feed.name, table=name)
+            log.info("table passes its turn: another process writes it", reason=str(fault))
         again = state.overtaken < _TRIES
         return Step(name, plan, error=None if again else fault, moved=again)
 

@@ -30,8 +30,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 from uuid import uuid4
 
-import structlog
-
 from silverfold.conf.errors import Overtaken, SparkUnavailable, StoreUnavailable
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.spark.s3 import access_options
@@ -50,8 +48,8 @@ PATIENCE = 2 * LENGTH
 _PAUSE = 0.01
 """Seconds between two tries to lock: shorter than what a build needs between two cuts."""
 
-_SILENT = 5.0
-"""Seconds of waiting after which it is logged."""
+_TURN = 5.0
+"""Longest wait for a lock that is shared: other tables have their turn then, and a build that is to stop stops."""
 
 _BUSY = "another build, rebuild or maintain is writing it; try again"
 
@@ -185,14 +183,14 @@ def sole_writer(
 
     Args:
         alone: Let no other process of ours write it on a local disk either.
-        patience: Seconds to wait for others before `Overtaken` is raised.
+        patience: Seconds to wait for others before `Overtaken` is raised; for a lock that is shared `_TURN` at most.
 
     Raises:
         SparkUnavailable: The package that leases need is not installed.
     """
     if not places.needs_leases:
-        file = places.lock(feed, table).local
-        return nullcontext() if file is None else _locked(file, table, alone=alone, patience=patience)
+        file, wait = places.lock(feed, table).local, patience if alone else min(patience, _TURN)
+        return nullcontext() if file is None else _locked(file, table, alone=alone, patience=wait)
     check_package()
     from obstore.store import from_url  # noqa: PLC0415 - comes with the extra
 
@@ -214,14 +212,10 @@ def _locked(file: Path, table: str, *, alone: bool, patience: float) -> Iterator
         file.parent.mkdir(parents=True, exist_ok=True)
         opened = file.open("ab")
     with opened:
-        began, is_logged = time.monotonic(), False
+        until = time.monotonic() + patience
         while not _try_lock(opened, fcntl.LOCK_EX if alone else fcntl.LOCK_SH):
-            waited = time.monotonic() - began
-            if waited >= patience:
+            if time.monotonic() >= until:
                 raise Overtaken(_BUSY, table=table)
-            if waited >= _SILENT and not is_logged:
-                structlog.get_logger("lease").info("waiting for another process that writes the table", table=table)
-                is_logged = True
             time.sleep(_PAUSE)
         yield
 
