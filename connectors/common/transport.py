@@ -261,7 +261,8 @@ class Connection(asyncio.Protocol):
     async def finish(self, timeout: float) -> None:
         """Send what is unsent, wait until the peer has ended as well, and close the connection. Safe to repeat.
 
-        A close with unread bytes would reset the connection, and the peer lose what it has not read yet.
+        A close with unread bytes would reset the connection, and the peer lose what it has not read yet. Over TLS that
+        may still happen.
 
         Args:
             timeout: Seconds, after which the rest is dropped.

@@ -114,7 +114,7 @@ class Configuration:
     handshake_timeout: float = 10.0
     """Seconds for the peer's handshake; at a server also for each request of HTTP."""
     close_timeout: float = 5.0
-    """Seconds in which what is queued is still sent when a connection is closed."""
+    """Seconds in which what is queued is still sent when a connection is closed, and as many for the peer to end it."""
     write_gap: float = 0.05
     """Seconds between packets on TCP to a Java peer, which loses the second of two in one read."""
 

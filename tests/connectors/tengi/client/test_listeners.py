@@ -10,7 +10,7 @@ import pytest
 
 from silverfold.conf.errors import InvalidValue, LocalProtocolError, SourceUnavailable
 from silverfold.connectors.tengi.client import Client, ConfigurationBuilder, Connection
-from silverfold.connectors.tengi.protocol import Decoder, Encoder, Marshallable, Message, TypeRegistry
+from silverfold.connectors.tengi.protocol import Decoder, Encoder, Marshallable, Message, Packet, TypeRegistry
 from silverfold.connectors.tengi.server import Server
 from tests.connectors.tengi.client.test_connection import Recorder, echo
 from tests.support.peers import serving as scripted
@@ -50,6 +50,35 @@ def test_an_error_of_a_user_type_is_that_of_a_bad_packet(transport: str) -> None
 
     run(work())
     assert [type(each) for each in recorder.errors[:1]] == [InvalidValue]
+
+
+class Faulty(Packet):
+    type_id = 77
+
+
+class BrokenTypes(dict[int, type[Packet]]):
+    """A bug in the reading of one type."""
+
+    def get(self, key: int, default: Any = None) -> Any:
+        if key == Faulty.type_id:
+            raise ZeroDivisionError
+        return super().get(key, default)
+
+
+def test_a_bug_in_reading_ends_the_connection_and_its_listeners_learn_of_it() -> None:
+    recorder, broken = Recorder(), TypeRegistry(Faulty)
+    broken.packets = BrokenTypes(broken.packets)
+
+    async def work() -> None:
+        async with (
+            serving(lambda each: each.add_connection_listener(recorder), types=broken) as server,
+            connected(server, "tcp", types=TypeRegistry(Faulty)) as connection,
+        ):
+            await connection.write_object(Faulty("p"))
+            await recorder.closed.wait()
+
+    run(work())
+    assert [type(each) for each in recorder.errors] == [ZeroDivisionError]
 
 
 def test_a_listener_gets_its_answer_behind_any_number_of_messages() -> None:

@@ -83,7 +83,7 @@ def test_a_member_that_is_disconnected_still_gets_what_was_queued_for_it(transpo
                 await asyncio.sleep(0.01)
             (connection,) = broadcaster.members
             for number in range(100):
-                await connection.write_object(bytes([number]) * 30_000)
+                await connection.write_object(bytes([number]) * 80_000)
             leaving = asyncio.create_task(connection.disconnect())
             await asyncio.sleep(0)
             broadcaster.send("too late")

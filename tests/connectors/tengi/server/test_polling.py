@@ -176,12 +176,12 @@ def test_an_answer_that_is_taken_late_comes_once() -> None:
     async def work() -> None:
         async with serving(served, poll_wait=0.05) as server:
             for each in server._listening._listening:  # type: ignore[union-attr]  # it listens
-                each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 43_520)
             connection_id = await http_handshake(port_of(server))
             connection = await served.connections.get()
             for each in "abc":
-                await connection.write_object(each * 500_000)
-                assert bodies(await exchange(port_of(server), java_post(poll_of(connection_id)))) == [each * 500_000]
+                await connection.write_object(each * 120_000)
+                assert bodies(await exchange(port_of(server), java_post(poll_of(connection_id)))) == [each * 120_000]
             assert bodies(await exchange(port_of(server), java_post(poll_of(connection_id)))) == []
 
     run(work())
