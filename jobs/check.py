@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
@@ -21,7 +23,10 @@ from silverfold.jobs.common.context import Tables, chosen_tables, invocation
 from silverfold.pipelines.places import places_of
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from silverfold.pipelines.quality.check import Check, RuleCheck, TableCheck
+    from silverfold.pipelines.quality.suites import SuiteResult
 
 COLOURS = {"passed": "green", "failed": "red", "unknown": "red", "not_built": "yellow"}
 """Colour of a verdict."""
@@ -57,11 +62,20 @@ def check(
             found += check_tables(spark, places_of(settings), opened, tables)
     passed = all(each.verdict is Verdict.PASSED for each in found)
     checked = Check(at=now, warehouse=settings.warehouse, feed=feed, passed=passed, tables=tuple(found))
-    if as_json:
-        print(json.dumps(checked.model_dump(mode="json"), indent=2, ensure_ascii=False))
+    finish(checked, found, None if as_json else partial(show, checked))
+
+
+def finish(result: BaseModel, parts: Sequence[TableCheck | SuiteResult], show: Callable[[TextIO], None] | None) -> None:
+    """Print a result, by default as JSON, and end by the verdicts of its parts.
+
+    Raises:
+        typer.Exit: Not all passed: 3 if nothing but the store is to blame, else 1.
+    """
+    if show is None:
+        print(json.dumps(result.model_dump(mode="json"), indent=2, ensure_ascii=False))
     else:
-        show(checked, sys.stdout)
-    bad = [each for each in found if each.verdict is not Verdict.PASSED]
+        show(sys.stdout)
+    bad = [each for each in parts if each.verdict.value != "passed"]
     if bad:
         raise typer.Exit(3 if all(each.retryable for each in bad) else 1)
 

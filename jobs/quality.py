@@ -5,9 +5,8 @@ With ``--json`` one object is printed, with stable names and meanings: `pipeline
 
 from __future__ import annotations
 
-import json
-import sys
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -16,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from silverfold.conf.errors import ConfigError
-from silverfold.jobs.check import COLOURS
+from silverfold.jobs.check import COLOURS, finish
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.console import console_on
 from silverfold.jobs.common.context import Tables, chosen_tables, invocation
@@ -67,13 +66,7 @@ def quality(
         found = tuple(suites.run(spark, places_of(settings), opened, tables))
     passed = all(each.verdict is Verdict.PASSED for each in found)
     judged = Quality(at=now, warehouse=settings.warehouse, feed=feed, passed=passed, docs=suites.docs, suites=found)
-    if as_json:
-        print(json.dumps(judged.model_dump(mode="json"), indent=2, ensure_ascii=False))
-    else:
-        show(judged, sys.stdout)
-    bad = [each for each in found if each.verdict is not Verdict.PASSED]
-    if bad:
-        raise typer.Exit(3 if all(each.retryable for each in bad) else 1)
+    finish(judged, found, None if as_json else partial(show, judged))
 
 
 def show(judged: Quality, out: TextIO) -> None:
