@@ -16,8 +16,6 @@ from silverfold.pipelines.quality.suites import QualityProject, SuiteResult
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven.landed_history import LandedHistory
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # Great Expectations imports what Python retires
-
 ROWS = {1: {"v": 1, "s": "a"}, 2: {"v": -2, "s": None}, 3: {"v": 300, "s": ""}, 4: {"v": None, "s": "d"}}
 
 
