@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from silverfold.conf.errors import SilverfoldError, StoreUnavailable
+from silverfold.conf.errors import ApplyError, SilverfoldError, StoreUnavailable, UnusableExpectation
 from silverfold.connectors.base import Feed
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.quality.judged_rows import IS_ASIDE, JudgedRows, judged_rows
@@ -89,6 +89,7 @@ def check_tables(session: SparkSession, places: Places, feed: Feed, tables: Sequ
 
 
 def _check_table(session: SparkSession, places: Places, feed: str, table: str, rules: Sequence[Rule]) -> TableCheck:
+    judged: JudgedRows | None = None
     try:
         judged = judged_rows(session, places, feed, table)
         if judged is None:
@@ -97,7 +98,10 @@ def _check_table(session: SparkSession, places: Places, feed: str, table: str, r
         counts = _counts(judged, rules, table)
     except SilverfoldError as error:
         unread = isinstance(error, StoreUnavailable)
-        return TableCheck(table=table, verdict=Verdict.UNKNOWN, reason=str(error), retryable=unread)
+        reason = str(error)
+        if judged is not None and not unread and not isinstance(error, UnusableExpectation):
+            reason = failing_rule(judged, rules, table) or reason
+        return TableCheck(table=table, verdict=Verdict.UNKNOWN, reason=reason, retryable=unread)
     checks = tuple(_rule_check(rule, counts) for rule in rules)
     failed = any(each.failed for each in checks if each.action == "fail")
     return TableCheck(
@@ -123,6 +127,16 @@ def _counts(judged: JudgedRows, rules: Sequence[Rule], table: str) -> Mapping[st
     counted = (column.alias(name) for name, column in {**totals, **failed, **on_side}.items())
     with named_errors(table):
         return rows.agg(*counted).head(1)[0].asDict()
+
+
+def failing_rule(judged: JudgedRows, rules: Sequence[Rule], table: str) -> str | None:
+    """Return which rule cannot be evaluated for some row, and why; None for none. Runs a Spark job for each rule."""
+    for rule in rules:
+        try:
+            _counts(judged, [rule], table)
+        except ApplyError as error:
+            return f"rule {rule.name}: {error} (try_cast and such give NULL)"
+    return None
 
 
 def _rule_check(rule: Rule, counts: Mapping[str, int]) -> RuleCheck:

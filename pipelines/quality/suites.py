@@ -9,6 +9,7 @@ The models here are printed by ``silverfold quality --json``: their names and me
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,7 +33,7 @@ from silverfold.conf.errors import ConfigError, SilverfoldError, StoreUnavailabl
 from silverfold.conf.text import in_one_line
 from silverfold.connectors.base import Feed
 from silverfold.pipelines.places import Places
-from silverfold.pipelines.quality.check import Verdict
+from silverfold.pipelines.quality.check import Verdict, failing_rule
 from silverfold.pipelines.quality.judged_rows import JudgedRows, judged_rows
 from silverfold.transforms.expectations import FAILED, Rule, check_rules, rules_of, with_failed_rules
 
@@ -106,6 +107,7 @@ class QualityProject:
         Raises:
             ConfigError: The library cannot open the project.
         """
+        logging.getLogger("great_expectations").setLevel(logging.CRITICAL)  # what it logs is in the results
         try:
             context = gx.get_context(mode="file", project_root_dir=folder)
         except (GreatExpectationsError, OSError, ValueError) as error:
@@ -123,13 +125,18 @@ class QualityProject:
     def run(self, session: SparkSession, places: Places, feed: Feed, tables: Sequence[str]) -> Iterator[SuiteResult]:
         """Yield the result of each suite: for each table that of its rules, then the user's own. Runs Spark jobs.
 
-        Raises:
-            ConfigError: The project cannot be opened.
+        A suite of the user's own for a table that the feed has not is ``unknown``.
         """
+        suites = sorted(name for name in self._keys() if name.startswith(f"{feed.name}."))
+        for suite in suites:
+            table = suite.split(".")[1]
+            if table not in feed.tables:
+                why = f"feed {feed.name} has no table {table}: rename the suite, or remove it"
+                yield SuiteResult(suite=suite, table=table, verdict=Verdict.UNKNOWN, reason=why)
         for name in tables:
             rules = rules_of(feed.tables[name])
             suite = f"{feed.name}.{name}"
-            own = sorted(each.name for each in self.context.suites.all() if each.name.startswith(f"{suite}."))
+            own = [each for each in suites if each.startswith(f"{suite}.")]
             if not rules and not own:
                 continue
             try:
@@ -143,7 +150,12 @@ class QualityProject:
             if rules:
                 yield self._judged_by_rules(session, suite, name, judged, rules)
             for each in own:
-                yield self._result(each, name, judged.version, judged.table)
+                yield self._judged_by_own(each, name, judged)
+
+    def _keys(self) -> dict[str, Any]:
+        """Return the key of each suite in the library's store, by name, also of those that cannot be read."""
+        keys: list[Any] = self.context.expectations_store.list_keys()
+        return {key.name: key for key in keys}
 
     def _judged_by_rules(
         self, session: SparkSession, suite: str, table: str, judged: JudgedRows, rules: Sequence[Rule]
@@ -155,7 +167,32 @@ class QualityProject:
         self.context.suites.add_or_update(_suite_of(suite, rules))
         named = with_failed_rules(judged.rows, rules)
         met = named.select(*((~F.array_contains(FAILED, rule.name)).alias(rule.name) for rule in rules))
-        return self._result(suite, table, judged.version, met, of_rules=True)
+        found = self._result(suite, table, judged.version, met, of_rules=True)
+        if found.verdict is not Verdict.UNKNOWN:
+            return found
+        return found.model_copy(update={"reason": failing_rule(judged, rules, table)})
+
+    def _judged_by_own(self, suite: str, table: str, judged: JudgedRows) -> SuiteResult:
+        """Judge a table by a suite of the user's own. Whatever it raises is its result, and costs the others nothing.
+
+        A suite with an expectation that the library does not know is not run: the library leaves it out, and would
+        write the suite without it.
+        """
+        try:
+            written = self._expectations_in(suite)
+            known = self.context.suites.get(suite).expectations if written else ()
+            if len(known) != len(written):
+                why = f"{len(written) - len(known)} of its {len(written)} expectations are of a type that is not known"
+                return SuiteResult(suite=suite, table=table, verdict=Verdict.UNKNOWN, reason=why)
+            return self._result(suite, table, judged.version, judged.table)
+        except Exception as error:  # of a suite that anybody may have written
+            why = in_one_line(f"{type(error).__name__}: {error}")
+            return SuiteResult(suite=suite, table=table, verdict=Verdict.UNKNOWN, reason=why)
+
+    def _expectations_in(self, suite: str) -> Sequence[object]:
+        """Return the expectations of a suite as they are written."""
+        written: Sequence[object] = self.context.expectations_store.get(self._keys()[suite])["expectations"]
+        return written
 
     def _result(self, suite: str, table: str, version: int, rows: DataFrame, *, of_rules: bool = False) -> SuiteResult:
         """Validate rows by a suite of the project, store the result and its page."""
@@ -184,6 +221,9 @@ class QualityProject:
         """Return the batch definition of a suite's rows, creating it the first time."""
         sources = self.context.data_sources
         source: Any = sources.get(_SOURCE) if _SOURCE in sources.all() else sources.add_spark(_SOURCE)
+        if source.type != "spark":
+            wanted = f"one whose data source {_SOURCE} is of Spark"
+            raise ConfigError(file="command line", key="--project", found=source.type, allowed=wanted)
         known = name in source.get_asset_names()
         asset = source.get_asset(name) if known else source.add_dataframe_asset(name)
         found: Sequence[BatchDefinition[Any]] = asset.batch_definitions

@@ -122,9 +122,41 @@ def test_a_table_that_cannot_be_judged_is_unknown(spark: SparkSession, warehouse
     assert (suite.verdict, suite.reason) == (Verdict.UNKNOWN, checked(built).reason)
 
     built.settle(table(expect=rules(number=("cast(s AS int) > 0", "warn"))))
-    assert checked(built).reason == "t: Spark: CAST_INVALID_INPUT"
+    assert checked(built).reason == "rule number: t: Spark: CAST_INVALID_INPUT (try_cast and such give NULL)"
     (suite,) = by_suites(built, tmp_path)
-    assert suite.verdict is Verdict.UNKNOWN
+    assert (suite.verdict, suite.reason) == (Verdict.UNKNOWN, checked(built).reason)
+
+
+def test_a_suite_that_cannot_be_run_is_unknown_stays_as_it_is_and_costs_the_others_nothing(
+    spark: SparkSession, warehouse: Path, tmp_path: Path
+) -> None:
+    import great_expectations as gx  # noqa: PLC0415 - takes seconds
+
+    built, history = landed(spark, warehouse, {})
+    history.snapshot("t", ROWS)
+    assert built.land_and_build(history) == {}
+    context = gx.get_context(mode="file", project_root_dir=tmp_path)
+    rows = gx.expectations.ExpectTableRowCountToBeBetween
+    context.suites.add(gx.ExpectationSuite("market.t.fine", expectations=[rows(min_value=4)]))
+    context.suites.add(gx.ExpectationSuite("market.gone.one", expectations=[rows(min_value=4)]))
+    context.suites.add(gx.ExpectationSuite("market.t.asks", expectations=[rows(min_value={"$PARAMETER": "least"})]))
+    folder = tmp_path / "gx/expectations/market/t"
+    suite = json.loads((folder / "fine.json").read_text())
+    suite["name"] = "market.t.newer"
+    suite["expectations"].append({**suite["expectations"][0], "type": "expect_many_rows", "id": None})
+    (folder / "newer.json").write_text(json.dumps(suite))
+    (folder / "broken.json").write_text("{")
+
+    found = {each.suite: each for each in by_suites(built, tmp_path)}
+
+    verdicts = {suite: each.verdict for suite, each in found.items()}
+    assert verdicts.pop("market.t.fine") is Verdict.PASSED
+    assert set(verdicts.values()) == {Verdict.UNKNOWN}
+    assert found["market.t.newer"].reason == "1 of its 2 expectations are of a type that is not known"
+    assert json.loads((folder / "newer.json").read_text()) == suite
+    assert "JSONDecodeError" in str(found["market.t.broken"].reason)
+    assert "no table gone" in str(found["market.gone.one"].reason)
+    assert found["market.t.asks"].reason is not None
 
 
 def test_the_commands_print_and_exit_by_the_verdict(
