@@ -14,10 +14,11 @@ from typing import Annotated
 import structlog
 import typer
 
-from silverfold.conf.errors import SilverfoldError
+from silverfold.conf.errors import ConfigError, SilverfoldError
 from silverfold.conf.model import Settings
 from silverfold.connectors.base import Connector, Feed
 from silverfold.connectors.common.stopping import end_at_next_signal, ending
+from silverfold.connectors.common.transport import Address
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.context import Every, Names, invocation
 from silverfold.jobs.metrics import require_extra
@@ -48,6 +49,8 @@ def receive(
     settings = invocation(ctx).settings()
     opened = invocation(ctx).chosen_feeds(settings, feeds, every)
     totals = {feed.name: _totals(connector, feed) for connector, feed in opened}
+    if metrics_port is not None:
+        _check_apart(opened, Address(metrics_host, metrics_port))
     with _counters_served(totals, metrics_host, metrics_port):
         collect_rarely()
         asyncio.run(until_stopped(opened, settings, seconds, totals))
@@ -56,6 +59,15 @@ def receive(
 def _totals(connector: Connector, feed: Feed) -> LandingTotals:
     """Return the totals of a feed of which nothing has come yet."""
     return LandingTotals(snapshots=dict.fromkeys((connector.stream(feed, table) for table in feed.tables), False))
+
+
+def _check_apart(feeds: Sequence[tuple[Connector, Feed]], metrics: Address) -> None:
+    """Raise ConfigError if metrics are to be served where a feed listens."""
+    for connector, feed in feeds:
+        here = connector.listens_at(feed)
+        if here is not None and here.meets(metrics):
+            allowed = f"another port: the feed {feed.name} listens there"
+            raise ConfigError(file="command line", key="--metrics-port", found=metrics.port, allowed=allowed)
 
 
 @contextmanager

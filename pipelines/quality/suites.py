@@ -126,6 +126,9 @@ class QualityProject:
         """Yield the result of each suite: for each table that of its rules, then the user's own. Runs Spark jobs.
 
         A suite of the user's own for a table that the feed has not is ``unknown``.
+
+        Raises:
+            ConfigError: The project cannot be written.
         """
         suites = sorted(name for name in self._keys() if name.startswith(f"{feed.name}."))
         for suite in suites:
@@ -148,7 +151,12 @@ class QualityProject:
                 yield SuiteResult(suite=suite, table=name, verdict=Verdict.NOT_BUILT)
                 continue
             if rules:
-                yield self._judged_by_rules(session, suite, name, judged, rules)
+                try:
+                    yield self._judged_by_rules(session, suite, name, judged, rules)
+                except OSError as error:
+                    found = f"{error.filename}: {error.strerror}"
+                    wanted = "a folder that can be written"
+                    raise ConfigError(file="command line", key="--project", found=found, allowed=wanted) from error
             for each in own:
                 yield self._judged_by_own(each, name, judged)
 

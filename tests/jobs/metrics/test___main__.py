@@ -156,6 +156,17 @@ def test_a_mistake_is_one_line(conf: Path, capsys: pytest.CaptureFixture[str], a
     assert capsys.readouterr().err == f"silverfold: command line: {message}\n"
 
 
+def test_the_port_of_a_feed_is_not_that_of_its_metrics(conf: Path, capsys: pytest.CaptureFixture[str]):
+    feed = 'connector = "sqlitecloud_webhooks"\naddress = "127.0.0.1:18293"\n'
+    options = '[options]\ndatabase = "a"\ninsecure = true\n'
+    table = '[tables.t]\nkeys = ["id"]\ntypes = { id = "bigint" }\n'
+    (conf / "feeds/hooks.toml").write_text(feed + options + table)
+
+    assert exits(conf, "receive", "hooks", "--metrics-port", "18293") == 2
+    allowed = "another port: the feed hooks listens there"
+    assert capsys.readouterr().err == f"silverfold: command line: --metrics-port: found 18293, allowed: {allowed}\n"
+
+
 @pytest.mark.parametrize("arguments", [["metrics", "--all", "--port"], ["receive", "--all", "--metrics-port"]])
 def test_a_port_in_use_is_one_line(conf: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]):
     with socket.create_server(("127.0.0.1", 0)) as taken:
