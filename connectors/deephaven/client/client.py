@@ -99,7 +99,7 @@ class TableClient(Closeable):
         self._send(lambda: self._session.unsubscribe(subscription_id))
 
     def add_listener(self, listener: Listener) -> None:
-        """Add a listener. It gets the current subscriptions, then complete updates from now on."""
+        """Add a listener. It gets each subscription once no update of it is open, then its complete updates."""
         self._notifier.add(listener)
 
     def is_alive(self) -> bool:

@@ -2,7 +2,7 @@
 
 `Notifier` connects a session's events to its listeners: it decodes column messages and checks them against the
 subscribe response. Calls come in message order, from one thread. A listener added later is first called with the
-current state: from the thread that adds it or, if an update is open then, from the client's thread.
+current state, from the thread that adds it. A subscription with an open update follows from the client's thread.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -85,6 +86,12 @@ _MAY_END = (UpdateEnded, UpdateVoided, UnsubscribeResponse, SubscriptionError)
 """Events after which a subscription may be over."""
 
 
+class _Recipient(NamedTuple):
+    listener: Listener
+    deferred: set[int]
+    """Subscriptions whose update was open when the listener was added: it gets them after its end."""
+
+
 class Notifier:
     """Turns events into calls of listeners. One per session.
 
@@ -94,8 +101,7 @@ class Notifier:
 
     def __init__(self, listener: Listener) -> None:
         self._lock = threading.RLock()  # a listener may add another
-        self._listeners = [listener]
-        self._pending: list[Listener] = []
+        self._recipients = [_Recipient(listener, set())]
         self._columns: dict[int, Mapping[int, ColumnInfo]] = {}
         self._subscribed: dict[int, Mapping[int, ColumnInfo]] = {}
         self._open: set[int] = set()
@@ -105,11 +111,17 @@ class Notifier:
     def add(self, listener: Listener) -> None:
         """Add a listener, from any thread. It gets the current state, and all events from then on.
 
-        It is admitted when no update is open, so that it sees complete updates only.
+        It gets a subscription once no update of it is open, so that it sees complete updates only.
         """
         with self._lock:
-            self._pending.append(listener)
-            self._admit()
+            if self._buffer_size is not None:
+                listener.on_connection_response(self._buffer_size)
+            for subscription_id, columns in self._subscribed.items():
+                if subscription_id not in self._open:
+                    listener.on_subscribe_response(subscription_id, columns)
+            if self._connection_error is not None:
+                listener.on_connection_error(self._connection_error)
+            self._recipients.append(_Recipient(listener, set(self._open)))
 
     def notify(self, event: Event, session: Session) -> None:
         """Decode an event, the session's newest, and call the listeners.
@@ -122,8 +134,6 @@ class Notifier:
             if isinstance(event, _MAY_END):
                 self._remove_if_ended(event.subscription_id, session)
             self._notify(event, session.roles)
-            if self._pending:
-                self._admit()
 
     def connection_lost(self, error: SilverfoldError) -> None:
         """Report to the listeners that the connection is over."""
@@ -133,30 +143,30 @@ class Notifier:
             self._subscribed.clear()
             self._connection_error = error
             with ExitStack() as calls:  # runs every call even if one raises, the last one first
-                calls.callback(self._admit)
-                for listener in reversed(self._listeners):
+                for listener, deferred in reversed(self._recipients):
                     calls.callback(listener.on_connection_error, error)
                     for subscription_id in reversed(voided):
-                        calls.callback(listener.on_void_table_update, subscription_id)
-
-    def _admit(self) -> None:
-        while self._pending and not self._open:
-            listener = self._pending.pop(0)
-            if self._buffer_size is not None:
-                listener.on_connection_response(self._buffer_size)
-            for subscription_id, columns in self._subscribed.items():
-                listener.on_subscribe_response(subscription_id, columns)
-            if self._connection_error is not None:
-                listener.on_connection_error(self._connection_error)
-            self._listeners.append(listener)
+                        if subscription_id not in deferred:
+                            calls.callback(listener.on_void_table_update, subscription_id)
 
     def _remove_if_ended(self, subscription_id: int, session: Session) -> None:
         if session.state(subscription_id) in ENDED:
             self._subscribed.pop(subscription_id, None)
 
-    def _call(self, method: Callable[..., None], *args: object) -> None:
-        for listener in tuple(self._listeners):
-            getattr(listener, method.__name__)(*args)
+    def _call(self, method: Callable[..., None], subscription_id: int, *args: object) -> None:
+        for listener, deferred in tuple(self._recipients):
+            if subscription_id not in deferred:
+                getattr(listener, method.__name__)(subscription_id, *args)
+
+    def _end_update(self, method: Callable[..., None], subscription_id: int) -> None:
+        self._open.discard(subscription_id)
+        self._call(method, subscription_id)
+        columns = self._subscribed.get(subscription_id)
+        for listener, deferred in tuple(self._recipients):
+            if subscription_id in deferred:
+                deferred.remove(subscription_id)
+                if columns is not None:
+                    listener.on_subscribe_response(subscription_id, columns)
 
     def _notify(self, event: Event, roles: Roles) -> None:
         match event:
@@ -168,8 +178,7 @@ class Notifier:
                 self._open.add(event.subscription_id)
                 self._call(Listener.on_begin_table_update, event.subscription_id)
             case UpdateEnded():
-                self._open.discard(event.subscription_id)
-                self._call(Listener.on_end_table_update, event.subscription_id)
+                self._end_update(Listener.on_end_table_update, event.subscription_id)
             case _:
                 self._control(event)
 
@@ -185,7 +194,8 @@ class Notifier:
         match event:
             case ConnectionResponse():
                 self._buffer_size = event.message_buffer_size
-                self._call(Listener.on_connection_response, event.message_buffer_size)
+                for listener, _ in tuple(self._recipients):
+                    listener.on_connection_response(event.message_buffer_size)
             case SubscribeResponse():
                 columns = {column.column_id: column for column in event.columns}
                 self._columns[event.subscription_id] = self._subscribed[event.subscription_id] = columns
@@ -195,8 +205,7 @@ class Notifier:
             case SubscriptionError():
                 self._call(Listener.on_subscription_error, event.subscription_id, event.code, event.text)
             case UpdateVoided():
-                self._open.discard(event.subscription_id)
-                self._call(Listener.on_void_table_update, event.subscription_id)
+                self._end_update(Listener.on_void_table_update, event.subscription_id)
             case BadFrame():
                 self.connection_lost(event.error)
             case UnknownMessage():  # the schema does not describe its purpose

@@ -112,7 +112,7 @@ class FrameCutter:
             TruncatedMessage: ``short-frame``: a message shorter than its header is announced. ``truncated``: the
                 input ends inside a header or a message.
             InvalidValue: ``frame-mark``: the fixed bytes of a header differ. ``encoding-type``: the frame header
-                announces another encoding than the schema's, and a length that is out of bounds.
+                announces another encoding than the schema's, and a length below that of the header.
             WireError: Raised by ``measure``.
         """
         if self._error is not None:
@@ -204,12 +204,13 @@ class FrameCutter:
         """Return the size of the message after a frame header; raise if it is out of bounds."""
         assert self._framing.length is not None
         size = head[self._framing.length] - self._framing.length_counts
-        if other is not None and not 0 <= size <= self._framing.largest:
-            raise other
-        if other is not None:
-            return size
         if size > self._framing.largest:
-            raise self._too_large(f"a message of {size} bytes is announced")
+            encoding = "" if other is None else f" ({other.detail})"
+            raise self._too_large(f"a message of {size} bytes is announced{encoding}")
+        if other is not None:
+            if size < 0:
+                raise other
+            return size
         if size < self._smallest:
             size, smallest = size + self._inside, self._smallest + self._inside
             detail = f"a message of {size} bytes is announced, its header alone has {smallest}"

@@ -109,6 +109,8 @@ RULES: dict[str, Rule] = {
         "New readers meet the null of {name} in old messages, where they expect a value."),
     "R31": _rule("BB", "M", "null value changed",
         "Each side takes the other's null for a value, and a value for null."),
+    "R31/added": _rule("B-", "M", "value became the null value", "New readers take a value of old messages for null."),
+    "R31/removed": _rule("-B", "M", "null value became a value", "Old readers take a value of new messages for null."),
     "R32": _rule("BB", "M", "constant value changed",
         "Messages of both look alike; each side shows its own {name} for them."),
     "R33": _rule("BB", "M", "epoch or unit of time changed", "Each side reads the other's numbers as other times."),

@@ -24,12 +24,23 @@ def compare_values(
 ) -> None:
     """Compare numbers or texts of the same shape."""
     old_scalar, new_scalar = _scalar(old), _scalar(new)
-    if all(nullable) and not same(old_scalar.null, new_scalar.null):
-        ledger.add("R31", location, old=old_scalar.null, new=new_scalar.null)
+    _compare_nulls(ledger, location, old_scalar, new_scalar, nullable)
     if charset(old) != charset(new):
         ledger.add(f"R34{charset_case(charset(old), charset(new))}", location, old=charset(old), new=charset(new))
     if not (isinstance(old, Array) and old_scalar.primitive in {Primitive.CHAR, Primitive.UINT8}):
         _compare_ranges(ledger, location, old_scalar, new_scalar)
+
+
+def _compare_nulls(ledger: Ledger, location: Location, old: Scalar, new: Scalar, nullable: Nullable) -> None:
+    """Compare null values. A null that only one side has matters if it is a value to the other."""
+    if same(old.null, new.null):
+        return
+    if all(nullable):
+        ledger.add("R31", location, old=old.null, new=new.null)
+    elif nullable.new and old.minimum <= new.null <= old.maximum:
+        ledger.add("R31/added", location, old=f"value {new.null}", new=f"null value {new.null}")
+    elif nullable.old and new.minimum <= old.null <= new.maximum:
+        ledger.add("R31/removed", location, old=f"null value {old.null}", new=f"value {old.null}")
 
 
 def charset_case(old: str, new: str) -> Literal["", "/widened", "/narrowed"]:

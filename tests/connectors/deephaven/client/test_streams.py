@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from silverfold.conf.errors import RemoteProtocolError
+from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable
 from silverfold.connectors.deephaven.client.listener import Listener, Notifier
 from silverfold.connectors.deephaven.client.table_listener import TableListener
 from silverfold.connectors.deephaven.protocol import control
 from silverfold.connectors.deephaven.protocol.frames import frame
 from silverfold.connectors.deephaven.protocol.layouts import Longs
-from silverfold.connectors.deephaven.protocol.messages import ConnectionResponse, Event, SubscribeMode, UpdateBegan
+from silverfold.connectors.deephaven.protocol.messages import (
+    ColumnInfo,
+    ConnectionResponse,
+    Event,
+    SubscribeMode,
+    UpdateBegan,
+)
 from silverfold.connectors.deephaven.protocol.session import Session
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from tests.support.deephaven.columns import encoded
@@ -65,7 +72,7 @@ class Recorder(Listener):
 
 
 def events_of(octets: bytes, size: int) -> Iterator[tuple[Event, Session]]:
-    """Feed a stream in chunks of a size; subscriptions 1 and 2 are asked for once the server has spoken."""
+    """Feed a stream in chunks of a size; subscriptions 1 to 3 are asked for once the server has spoken."""
     session = Session(ROLES)
     for start in range(0, len(octets), size):
         session.receive(octets[start : start + size])
@@ -77,7 +84,7 @@ def events_of(octets: bytes, size: int) -> Iterator[tuple[Event, Session]]:
 def pulled(session: Session) -> Iterator[tuple[Event, Session]]:
     while (event := session.next_event()) is not None:
         if isinstance(event, ConnectionResponse):
-            for subscription_id in (1, 2):
+            for subscription_id in (1, 2, 3):
                 session.subscribe(subscription_id, SubscribeMode.SNAPSHOT_WITH_UPDATES, "Table")
         yield event, session
 
@@ -237,3 +244,51 @@ def test_a_listener_that_overrides_nothing_is_told_everything() -> None:
     ]
 
     assert len(notified) == 19
+
+
+class Log(Listener):
+    """Writes down what it is called with of subscriptions and updates."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int]] = []
+
+    def on_subscribe_response(self, subscription_id: int, columns: Mapping[int, ColumnInfo]) -> None:
+        self.calls.append(("subscribed", subscription_id))
+
+    def on_begin_table_update(self, subscription_id: int) -> None:
+        self.calls.append(("begin", subscription_id))
+
+    def on_end_table_update(self, subscription_id: int) -> None:
+        self.calls.append(("end", subscription_id))
+
+    def on_void_table_update(self, subscription_id: int) -> None:
+        self.calls.append(("void", subscription_id))
+
+
+def test_a_listener_added_while_updates_overlap_gets_each_subscription_at_the_end_of_its_update() -> None:
+    responses = [control.encode_subscribe_response(ROLES, number, [(0, "A", TYPES["Long"])]) for number in (1, 2, 3)]
+    (begin, end), (begin_other, end_other), (begin_last, _) = (
+        (control.encode_begin(ROLES, number), control.encode_end(ROLES, number)) for number in (1, 2, 3)
+    )
+    before = [VECTORS["connection-response"].body, *responses, begin, begin_last]
+    after = [begin_other, end, begin, end_other, begin_other, end]
+    notifier, late = Notifier(Listener()), Log()
+    events = events_of(b"".join(map(frame, before + after)), 1 << 20)
+
+    for event, session in islice(events, len(before)):
+        notifier.notify(event, session)
+    notifier.add(late)
+    for event, session in islice(events, len(after)):
+        notifier.notify(event, session)
+    notifier.connection_lost(SourceUnavailable("over"))
+
+    assert late.calls == [
+        ("subscribed", 2),
+        ("begin", 2),
+        ("subscribed", 1),
+        ("begin", 1),
+        ("end", 2),
+        ("begin", 2),
+        ("end", 1),
+        ("void", 2),
+    ]

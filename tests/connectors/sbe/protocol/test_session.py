@@ -117,7 +117,7 @@ def test_good_messages_come_before_the_bytes_that_are_none_and_nothing_after():
 
     assert [event.body for event in found[:4]] == SECURITIES
     (bad,) = found[4:]
-    assert (type(bad), bad.begins, bad.error.reason) == (BadBytes, 188, "encoding-type")
+    assert (type(bad), bad.begins, bad.error.reason) == (BadBytes, 188, "frame-too-large")
 
 
 def test_a_message_that_is_too_long_is_refused_by_its_announcement():

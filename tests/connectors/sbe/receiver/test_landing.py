@@ -271,7 +271,7 @@ def test_bytes_that_are_no_messages_end_the_epoch_and_are_kept():
 
     assert json.loads(frame.body) == {
         "mark": "bad bytes",
-        "error_class": "INVALID_VALUE",
+        "error_class": "OVERSIZED_MESSAGE",
         "reason": str(epoch.error),
         "offset": 0,
         "left": 10,

@@ -60,7 +60,7 @@ def test_hostile_bytes_end_the_epoch_after_the_good_ones_and_the_next_one_goes_o
         return sink, ended
 
     sink, (why,) = asyncio.run(run())
-    assert "encoding-type at byte 93" in why
+    assert "frame-too-large at byte 93" in why
     assert sink.bodies == [*SECURITIES[:2], *SECURITIES]
     assert sink.marks == ["bad bytes"]
     assert [frame.kind.value for frame in sink.frames].count("control") == 1

@@ -191,6 +191,21 @@ def test_a_frame_of_another_encoding_type_is_cut_and_names_its_error(other, size
     assert (found[1].other_encoding.reason, error) == ("encoding-type", None)
 
 
+@pytest.mark.parametrize(
+    ("head", "expected"),
+    [
+        ("0000000f f000", "frame-too-large at byte 0: a message of 9 bytes is announced ({}), 8 are allowed"),
+        ("00000005 f000", "encoding-type at byte 0: {}"),  # less than the header's own 6 bytes
+    ],
+)
+def test_a_frame_of_another_encoding_type_with_a_length_out_of_bounds_names_the_bound(head, expected):
+    frames = FrameCutter(replace(FRAMINGS["sofh"], largest=8), smallest=8, byte_order="<")
+
+    _, error = drain(frames, [bytes.fromhex(head)])
+
+    assert str(error) == expected.format("encoding 0xf000, that of the schema's byte order is 0xeb50")
+
+
 def test_what_is_wrong_with_one_packet_costs_no_other():
     packets = [bytes.fromhex(case["hex"]) for case in FRAMES if case["name"] == "mdp3"] * 2
     packets.insert(1, packets[0][:-1])
