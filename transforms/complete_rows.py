@@ -6,6 +6,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from silverfold.conf.model import LATE_PARTIAL, UNEXPLAINED
 from silverfold.conf.names import folded
 from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
 from silverfold.transforms.sql import quoted
@@ -66,3 +67,12 @@ def row_after(net: DataFrame, row: T.StructType, *, completes: bool = False) -> 
         return F.when(patches & ~F.array_contains("present", sent), F.col(f"before.{quoted(name)}")).otherwise(value)
 
     return F.struct(*(cell(name).alias(name) for name in row.names)).cast(row)
+
+
+def is_incomplete(reasons: str) -> Column:
+    """Return whether a row of a side table is no complete row: a waiting update, or the mark of a degraded key.
+
+    Args:
+        reasons: Column of the reasons why it is there; all others are names of rules.
+    """
+    return F.arrays_overlap(reasons, F.array(F.lit(UNEXPLAINED), F.lit(LATE_PARTIAL)))

@@ -25,6 +25,7 @@ from silverfold.pipelines.places import LATE_PARTIAL, REASONS, UNEXPLAINED
 from silverfold.pipelines.store import skipping_bounds
 from silverfold.pipelines.verifying.silver_rows import SilverRows
 from silverfold.transforms.changes import DELETE, UPDATE, as_struct, complete, from_arrow
+from silverfold.transforms.complete_rows import is_incomplete
 from silverfold.transforms.consistency import OP_HISTORY, UPDATES_WITHOUT_ROW, op_code, unexplained
 from silverfold.transforms.existing_rows import FEW, by_key, existing, mark_late, within
 from silverfold.transforms.fold import fold
@@ -346,8 +347,7 @@ def _keys_named(changes: DataFrame) -> DataFrame:
 
 def _failing_rows(decoded: DecodedCut) -> DataFrame | None:
     """Return the complete rows of the side table: they exist at the source but fail the table's rules. Lazy."""
-    own_reasons = F.array(F.lit(UNEXPLAINED), F.lit(LATE_PARTIAL))
-    return None if decoded.side_rows is None else decoded.side_rows.where(~F.arrays_overlap(REASONS, own_reasons))
+    return None if decoded.side_rows is None else decoded.side_rows.where(~is_incomplete(REASONS))
 
 
 def _mark_existing(net: DataFrame, before: DataFrame) -> DataFrame:

@@ -34,11 +34,13 @@ class Verdict(StrEnum):
     """There is no silver table yet."""
 
 
-class _Report(BaseModel):
+class Report(BaseModel):
+    """Base of what ``check`` and ``quality`` print."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class RuleCheck(_Report):
+class RuleCheck(Report):
     """One rule. Counts are of the source's complete rows: those of the table, and those kept aside."""
 
     rule: str
@@ -50,7 +52,7 @@ class RuleCheck(_Report):
     """How many of them are kept aside. A ``quarantine`` rule that changed may have failing rows in the table, too."""
 
 
-class TableCheck(_Report):
+class TableCheck(Report):
     """One table."""
 
     table: str
@@ -67,7 +69,7 @@ class TableCheck(_Report):
     rules: tuple[RuleCheck, ...] = ()
 
 
-class Check(_Report):
+class Check(Report):
     """Everything ``silverfold check --json`` prints."""
 
     at: datetime

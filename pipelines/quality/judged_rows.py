@@ -13,9 +13,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from silverfold.conf.errors import StoreUnavailable
-from silverfold.pipelines.places import LATE_PARTIAL, REASONS, UNEXPLAINED, Place, Places, side_table_of
+from silverfold.pipelines.places import REASONS, Place, Places, side_table_of
 from silverfold.pipelines.storage.companions import companion
 from silverfold.pipelines.store import open_table
+from silverfold.transforms.complete_rows import is_incomplete
 from silverfold.transforms.merge import POSITION, PRESENT
 from silverfold.transforms.sql import quoted
 
@@ -55,8 +56,7 @@ def judged_rows(session: SparkSession, places: Places, feed: str, table: str) ->
         raise StoreUnavailable(why)
     if side.counts is not None:
         side_rows = _at(session, places.side_table(feed, table), side.counts.version())
-        incomplete = F.arrays_overlap(REASONS, F.array(F.lit(UNEXPLAINED), F.lit(LATE_PARTIAL)))
-        failing = side_rows.where(~F.coalesce(incomplete, F.lit(False))).drop(POSITION, PRESENT, REASONS)
+        failing = side_rows.where(~F.coalesce(is_incomplete(REASONS), F.lit(False))).drop(POSITION, PRESENT, REASONS)
         same = silver.drop(POSITION).limit(0).unionByName(failing, allowMissingColumns=True)
         rows = rows.unionAll(_whole(same.select(*map(quoted, silver.drop(POSITION).columns)), is_aside=True))
     kind = rows.schema[ROW].dataType

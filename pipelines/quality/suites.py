@@ -25,7 +25,6 @@ from great_expectations.data_context.types.base import ProgressBarsConfig
 from great_expectations.exceptions.exceptions import GreatExpectationsError
 from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet
 from great_expectations.expectations.metadata_types import FailureSeverity
-from pydantic import BaseModel, ConfigDict
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -33,7 +32,7 @@ from silverfold.conf.errors import ConfigError, SilverfoldError, StoreUnavailabl
 from silverfold.conf.text import in_one_line
 from silverfold.connectors.base import Feed
 from silverfold.pipelines.places import Places
-from silverfold.pipelines.quality.check import Verdict, failing_rule
+from silverfold.pipelines.quality.check import Report, Verdict, failing_rule
 from silverfold.pipelines.quality.judged_rows import JudgedRows, judged_rows
 from silverfold.transforms.expectations import FAILED, Rule, check_rules, rules_of, with_failed_rules
 
@@ -48,11 +47,7 @@ _SOURCE: Final = "silverfold"
 """Name of our data source in the project."""
 
 
-class _Report(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ExpectationResult(_Report):
+class ExpectationResult(Report):
     """One expectation."""
 
     expectation: str
@@ -66,7 +61,7 @@ class ExpectationResult(_Report):
     """Why it could not be evaluated."""
 
 
-class SuiteResult(_Report):
+class SuiteResult(Report):
     """One suite."""
 
     suite: str
@@ -80,7 +75,7 @@ class SuiteResult(_Report):
     expectations: tuple[ExpectationResult, ...] = ()
 
 
-class Quality(_Report):
+class Quality(Report):
     """Everything ``silverfold quality --json`` prints."""
 
     at: datetime

@@ -18,13 +18,14 @@ from silverfold.conf.errors import ApplyError, ExpectationFailed, StoreUnavailab
 from silverfold.conf.names import folded
 from silverfold.connectors.base import Connector, Feed
 from silverfold.pipelines.holding.quarantine_log import quarantined
-from silverfold.pipelines.places import LATE_PARTIAL, REASONS, UNEXPLAINED, BasePlaces, Place, Places, SidePlaces
+from silverfold.pipelines.places import REASONS, BasePlaces, Place, Places, SidePlaces
 from silverfold.pipelines.storage.commit_note import CommitNote
 from silverfold.pipelines.storage.companions import CompanionVersions, Part, companion, companion_place, tables_of
 from silverfold.pipelines.storage.cuts import all_cuts, app_id, current_cuts, newest_note, position_reached
 from silverfold.pipelines.storage.swap import replace_companion
 from silverfold.pipelines.store import naming_damaged_file, open_table
 from silverfold.pipelines.upkeep.beginnings import base_misfit, base_needed
+from silverfold.transforms.complete_rows import is_incomplete
 from silverfold.transforms.expectations import FAILED, Rule, is_quarantined, rules_digest, rules_of, with_failed_rules
 from silverfold.transforms.merge import POSITION, PRESENT, Recorded, append
 from silverfold.transforms.spark_errors import named_errors
@@ -149,9 +150,8 @@ def judged_anew(
     order, columns = rows.columns, [name for name in rows.columns if name != POSITION]
     incomplete = None
     if side_rows is not None:
-        is_incomplete = F.arrays_overlap(REASONS, F.array(F.lit(UNEXPLAINED), F.lit(LATE_PARTIAL)))
-        incomplete = side_rows.where(is_incomplete)
-        complete = side_rows.where(~is_incomplete).drop(PRESENT, REASONS)
+        incomplete = side_rows.where(is_incomplete(REASONS))
+        complete = side_rows.where(~is_incomplete(REASONS)).drop(PRESENT, REASONS)
         rows = rows.unionByName(complete, allowMissingColumns=True)
     after = rows.select(F.struct(*map(quoted, columns)).alias("after"), F.col(POSITION))
     has = {folded(name) for name in columns}
