@@ -15,14 +15,13 @@ from silverfold.pipelines.places import Places
 from silverfold.pipelines.reading.status import (
     Fault,
     FeedStatus,
-    LastCut,
     ReceiverState,
     ReceiverStatus,
     Status,
     TableState,
-    TableStatus,
 )
 from tests.support.deephaven.landed_history import LandedHistory
+from tests.support.statuses import last_cut, status_of
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 STATUS = Status(
@@ -42,8 +41,8 @@ STATUS = Status(
                 error_class="SOURCE_UNAVAILABLE",
             ),
             tables=(
-                TableStatus(
-                    table="quotes",
+                status_of(
+                    "quotes",
                     state=TableState.HELD,
                     fault=Fault(
                         error_class="UNDECODABLE_FRAME", reason="[group] ends at byte 40", position=117, since=NOON
@@ -55,33 +54,17 @@ STATUS = Status(
                     lag_seconds=4.25,
                     rows=1234,
                     versions=5678,
-                    last_cut=LastCut(
+                    last_cut=last_cut(
                         position=110,
                         delta_version=8,
                         committed_at=NOON - timedelta(hours=3, minutes=5),
                         seconds=1.5,
-                        replaced=False,
                         updates=2,
                         inserted=5,
-                        updated=0,
                         deleted=1,
-                        ignored=0,
                     ),
                 ),
-                TableStatus(
-                    table="trades",
-                    state=TableState.NOT_BUILT,
-                    fault=None,
-                    epoch=None,
-                    landed_position=None,
-                    applied_position=None,
-                    lag_updates=0,
-                    lag_seconds=0.0,
-                    rows=None,
-                    last_cut=None,
-                    degraded=True,
-                    skipped_positions=tuple(range(1, 13)),
-                ),
+                status_of("trades", degraded=True, skipped_positions=tuple(range(1, 13))),
             ),
             source={
                 "shard 7": {"batches_behind": 3, "seconds_behind": 0.0, "records_redelivered": 250},

@@ -15,6 +15,7 @@ from silverfold.pipelines.reading.time_travel import as_of_moment, as_of_positio
 from silverfold.pipelines.storage.cuts import CutRow, record
 from tests.support.bronze_rows import BEGAN
 from tests.support.scripted_feed import Snapshots, feed, land
+from tests.support.statuses import cut_row
 from tests.support.tries import a_third
 
 TABLES = ("quotes", "trades")
@@ -69,22 +70,15 @@ def store(places: Places, drawn: DrawnFeed) -> None:
 
 
 def row(table: str, version: int, taken: Sequence[int], seconds: int) -> CutRow:
-    return CutRow(
+    return cut_row(
         table=table,
         delta_version=version,
-        epoch=1,
         first_position=taken[0],
         last_position=taken[-1],
         replaced=version == 0,
         updates=len(taken),
         inserted=0,
-        updated=0,
-        deleted=0,
-        ignored=0,
-        landed_at=None,
         committed_at=BEGAN + timedelta(seconds=seconds),
-        seconds=None,
-        notes={},
     )
 
 

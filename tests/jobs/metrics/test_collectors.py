@@ -17,16 +17,15 @@ from silverfold.pipelines.landing.totals import LandingTotals
 from silverfold.pipelines.reading.status import (
     Fault,
     FeedStatus,
-    LastCut,
     ReceiverState,
     ReceiverStatus,
     TableState,
-    TableStatus,
 )
+from tests.support.statuses import last_cut, status_of
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
-QUOTES = TableStatus(
-    table="quotes",
+QUOTES = status_of(
+    "quotes",
     state=TableState.HELD,
     fault=Fault(error_class="UNDECODABLE_FRAME", reason="ends at byte 40", position=117, since=NOON),
     epoch=2,
@@ -37,32 +36,17 @@ QUOTES = TableStatus(
     rows=1234,
     rows_aside=2,
     skipped_positions=(7, 9),
-    last_cut=LastCut(
+    last_cut=last_cut(
         position=110,
         delta_version=8,
         committed_at=NOON - timedelta(hours=3),
         seconds=1.5,
-        replaced=False,
         updates=2,
         inserted=5,
-        updated=0,
         deleted=1,
-        ignored=0,
     ),
 )
-NEW = TableStatus(
-    table="trades",
-    state=TableState.NOT_BUILT,
-    fault=None,
-    epoch=None,
-    landed_position=None,
-    applied_position=None,
-    lag_updates=0,
-    lag_seconds=0.0,
-    rows=None,
-    rows_aside=None,
-    last_cut=None,
-)
+NEW = status_of("trades", rows_aside=None)
 MARKET = FeedStatus(
     feed="market",
     connector="hstreamdb",

@@ -29,6 +29,7 @@ from silverfold.pipelines.holding.quarantine_log import (
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.storage.commit_note import REBUILT, CommitNote
 from silverfold.pipelines.storage.cuts import CutRow, app_id, record, restore
+from tests.support.statuses import cut_row
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 LATER = NOON + timedelta(hours=1)
@@ -250,22 +251,8 @@ def applied(places: Places, *, frames: dict[str, str] | None, notes: dict[str, i
 
 
 def replacing(first_position: int) -> CutRow:
-    return CutRow(
-        table="quotes",
-        delta_version=3,
-        epoch=2,
-        first_position=first_position,
-        last_position=40,
-        replaced=True,
-        updates=1,
-        inserted=1,
-        updated=0,
-        deleted=0,
-        ignored=0,
-        landed_at=None,
-        committed_at=NOON,
-        seconds=None,
-        notes={},
+    return cut_row(
+        delta_version=3, epoch=2, first_position=first_position, last_position=40, replaced=True, committed_at=NOON
     )
 
 

@@ -20,20 +20,19 @@ from silverfold.pipelines.reading.status import (
     Built,
     Fault,
     FeedStatus,
-    LastCut,
     ReceiverState,
     ReceiverStatus,
     TableState,
-    TableStatus,
     read_status,
     receiver_status,
     table_status,
 )
-from silverfold.pipelines.storage.cuts import CutRow, record
+from silverfold.pipelines.storage.cuts import record
 from silverfold.pipelines.storage.silver_position import SilverPosition
 from silverfold.pipelines.store import count_rows
 from tests.support.bronze_rows import BEGAN
 from tests.support.scripted_feed import Snapshots, feed, land
+from tests.support.statuses import cut_row, last_cut, status_of
 
 NOW = BEGAN + timedelta(seconds=100)
 
@@ -48,48 +47,20 @@ def build(places: Places, table: str, position: int, *numbers: int) -> None:
     )
 
 
-CUT = CutRow(
-    table="quotes",
-    delta_version=0,
-    epoch=1,
+CUT = cut_row(
     first_position=1,
     last_position=2,
     replaced=True,
-    updates=1,
     inserted=3,
-    updated=0,
-    deleted=0,
-    ignored=0,
     landed_at=BEGAN + timedelta(seconds=2),
     committed_at=BEGAN + timedelta(seconds=4),
     seconds=1.25,
-    notes={},
 )
 SYNCED = Plan(None, State.SYNCED, 1, 2, 2, 0, None, 0, 1)
 BUILT = Built(exists=True, now=SilverPosition(2), rows=3, last_cut=CUT)
-LAST_CUT = LastCut(
-    position=2,
-    delta_version=0,
-    committed_at=BEGAN + timedelta(seconds=4),
-    seconds=1.25,
-    replaced=True,
-    updates=1,
-    inserted=3,
-    updated=0,
-    deleted=0,
-    ignored=0,
-)
-SYNCED_STATUS = TableStatus(
-    table="quotes",
-    state=TableState.SYNCED,
-    fault=None,
-    epoch=1,
-    landed_position=2,
-    applied_position=2,
-    lag_updates=0,
-    lag_seconds=0.0,
-    rows=3,
-    last_cut=LAST_CUT,
+LAST_CUT = last_cut(position=2, committed_at=BEGAN + timedelta(seconds=4), seconds=1.25, replaced=True, inserted=3)
+SYNCED_STATUS = status_of(
+    "quotes", state=TableState.SYNCED, epoch=1, landed_position=2, applied_position=2, rows=3, last_cut=LAST_CUT
 )
 BAD_FRAME = Hold(
     position=7, update_position=5, error_class="TRUNCATED_MESSAGE", reason="ends at byte 40", found_at=BEGAN
@@ -129,18 +100,7 @@ def test_what_a_table_waits_for_is_told(state: State):
 def test_a_table_without_a_silver_table_is_not_built():
     planned = Plan(None, State.WAITING_FOR_SNAPSHOT, 1, 0, -1, 0, None, 0, None)
 
-    assert table_status("quotes", Built(), planned, now=NOW) == TableStatus(
-        table="quotes",
-        state=TableState.NOT_BUILT,
-        fault=None,
-        epoch=None,
-        landed_position=0,
-        applied_position=None,
-        lag_updates=0,
-        lag_seconds=0.0,
-        rows=None,
-        last_cut=None,
-    )
+    assert table_status("quotes", Built(), planned, now=NOW) == status_of("quotes", landed_position=0)
 
 
 def test_a_held_table_says_where_and_why():
@@ -225,20 +185,7 @@ def test_a_feed_nobody_has_received_has_nothing(tmp_path: Path):
         landed_position=None,
         landed_at=None,
         receiver=None,
-        tables=(
-            TableStatus(
-                table="quotes",
-                state=TableState.NOT_BUILT,
-                fault=None,
-                epoch=None,
-                landed_position=None,
-                applied_position=None,
-                lag_updates=0,
-                lag_seconds=0.0,
-                rows=None,
-                last_cut=None,
-            ),
-        ),
+        tables=(status_of("quotes"),),
     )
 
 
@@ -276,10 +223,9 @@ def test_everything_is_read_from_the_store(tmp_path: Path):
     assert (status.epoch, status.landed_position, status.landed_at) == (1, 5, BEGAN + timedelta(seconds=5))
     assert status.receiver == ReceiverStatus(state=ReceiverState.CONNECTED, since=BEGAN, reason=None, error_class=None)
     quotes, log = status.tables
-    assert quotes == TableStatus(
-        table="quotes",
+    assert quotes == status_of(
+        "quotes",
         state=TableState.BEHIND,
-        fault=None,
         epoch=1,
         landed_position=4,
         applied_position=2,

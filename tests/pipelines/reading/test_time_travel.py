@@ -27,6 +27,7 @@ from silverfold.pipelines.storage.commit_note import CommitNote
 from silverfold.pipelines.storage.cuts import CutRow, record
 from tests.support.bronze_rows import BEGAN
 from tests.support.scripted_feed import Snapshots, feed, land
+from tests.support.statuses import cut_row
 
 FEED = feed("quotes", "trades")
 QUOTES = [(1, 1, 10), (3, 5, 20), (7, 7, 40)]
@@ -91,8 +92,7 @@ def commit(
 
 
 def row(version: int, seconds: int, **shared: object) -> CutRow:
-    counts = {"inserted": 1, "updated": 0, "deleted": 0, "ignored": 0, "seconds": None, "notes": {}}
-    return CutRow(delta_version=version, landed_at=None, committed_at=at(seconds), **counts, **shared)
+    return cut_row(delta_version=version, committed_at=at(seconds), **shared)
 
 
 def at(seconds: float) -> datetime:

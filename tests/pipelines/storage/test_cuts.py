@@ -13,7 +13,6 @@ from silverfold.conf.errors import StoreUnavailable
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.storage.commit_note import NOT_TOLD, CommitNote
 from silverfold.pipelines.storage.cuts import (
-    CutRow,
     all_cuts,
     current_cuts,
     cuts_in_log,
@@ -24,6 +23,7 @@ from silverfold.pipelines.storage.cuts import (
     record,
     restore,
 )
+from tests.support.statuses import cut_row
 
 NOTE = CommitNote(
     feed="market",
@@ -37,8 +37,7 @@ NOTE = CommitNote(
     landed_at=datetime(2024, 5, 1, 11, 59, 59, 250000, tzinfo=UTC),
     notes={"truncated_nanoseconds": 5},
 )
-CUT = CutRow(
-    table="quotes",
+CUT = cut_row(
     delta_version=6,
     epoch=2,
     first_position=40,

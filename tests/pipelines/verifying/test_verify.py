@@ -22,11 +22,12 @@ from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenT
 from silverfold.pipelines.holding.quarantine_log import Hold, skip
 from silverfold.pipelines.landing.bronze_table import SCHEMA
 from silverfold.pipelines.places import Places
-from silverfold.pipelines.storage.cuts import CutRow, record
+from silverfold.pipelines.storage.cuts import record
 from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from silverfold.pipelines.verifying.reference_history import fold_history
 from silverfold.pipelines.verifying.verify import Difference, TableVerification, Verdict, verify_table
 from tests.support.deephaven.landed_history import LandedHistory
+from tests.support.statuses import cut_row
 from tests.support.written_silver import write_silver
 
 FEED = "market"
@@ -315,23 +316,7 @@ def test_a_cell_that_cannot_be_read_leaves_its_whole_update_unread_whichever_row
 
 def test_a_table_that_was_never_built_is_told_from_one_that_is_gone(market: Warehouse):
     never = market.verify()
-    cut = CutRow(
-        table="quotes",
-        delta_version=4,
-        epoch=1,
-        first_position=3,
-        last_position=10,
-        replaced=True,
-        updates=2,
-        inserted=1,
-        updated=0,
-        deleted=0,
-        ignored=0,
-        landed_at=None,
-        committed_at=NOON,
-        seconds=None,
-        notes={},
-    )
+    cut = cut_row(delta_version=4, first_position=3, last_position=10, replaced=True, updates=2, committed_at=NOON)
     record(market.places, FEED, cut)
     gone = market.verify()
 
