@@ -124,7 +124,8 @@ class Bench:
     def engine(self, name: str, changes: str) -> None:
         """Apply prepared changes to a table, as a build does with a decoded cut."""
         silver = self.silver(name)
-        last = (self._position + 1) * 1_000_000 - 1
+        last = (int(Path(changes).name) + 1) * 1_000_000 - 1
+        assert silver.position() < last, "applied already"
         cut = Cut(STREAM, 1, silver.position(), last, ((1, last),), (1,), (last,), replaces=False)
         assert not needs_statistics(silver, None, cut)
         rows = ds.dataset(changes, format="parquet")
