@@ -69,12 +69,16 @@ def chunks(source: BinaryIO, before_waiting: Callable[[], None]) -> Iterator[byt
 
 
 def framed_messages(schema: Schema, framing: Framing, stream: Iterable[bytes]) -> Iterator[Message]:
-    """Yield the messages of a stream, and errors in place of those of another encoding; a framing error comes last."""
+    """Yield the messages of a stream, and errors in place of those of another encoding; a framing error comes last.
+
+    Behind it nothing can be cut, which its text adds.
+    """
     try:
         for frame in frames_of(cutter_for(schema, framing), stream):
             yield frame.other_encoding or frame.body
     except WireError as error:
-        yield error
+        detail = f"{error.detail}; the rest is not read"
+        yield type(error)(detail, offset=error.offset, reason=error.reason, element=error.element)
 
 
 def hex_messages(schema: Schema, framing: Framing | None, stream: Iterable[bytes]) -> Iterator[Message]:

@@ -25,3 +25,13 @@ def test_a_frame_of_another_encoding_is_an_error_in_its_place_and_the_next_messa
     assert (first, last) == (MESSAGE, MESSAGE)
     assert isinstance(other, InvalidValue)
     assert str(other) == "encoding-type at byte 15: encoding 0xf000, that of the schema's byte order is 0xeb50"
+
+
+def test_the_error_that_ends_a_stream_says_that_the_rest_is_not_read():
+    first, error = framed_messages(SCHEMA, FRAMINGS["sofh"], [FRAME + bytes.fromhex("00000005 f000") + FRAME])
+
+    assert first == MESSAGE
+    assert str(error) == (
+        "short-frame at byte 15: a frame of 5 bytes is announced, its headers alone have 6 "
+        "(encoding 0xf000, that of the schema's byte order is 0xeb50); the rest is not read"
+    )
