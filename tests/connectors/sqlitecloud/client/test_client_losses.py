@@ -68,6 +68,20 @@ def test_a_refused_pauth_ends_the_session():
     assert SECRET not in str(error)
 
 
+def test_an_error_behind_the_first_chunks_of_a_result_is_a_refusal_and_the_session_goes_on():
+    refused = chunk(1, (1, "a")) + encode_error(ServerError(1, 0, -1, "integer overflow"))
+    peer = Peer({"SELECT 1": refused, "SELECT 2": chunk(1, (2, "b")) + b"/6 0 0 0 "})
+
+    async def use(db):
+        rows = db.select("SELECT 1")
+        assert await anext(rows) == (1, "a")
+        with pytest.raises(StatementRefused, match="1: integer overflow"):
+            await anext(rows)
+        return [row async for row in db.select("SELECT 2")]
+
+    assert run(peer, use) == [(2, "b")]
+
+
 @pytest.mark.parametrize("ticket", [OK, b"|5 PAUTH", b"|79 PAUTX" + TICKET[9:], b"+2 NO"])
 def test_no_second_connection_is_opened_without_a_ticket_that_is_one(ticket):
     peer = Peer({"LISTEN": ticket})
