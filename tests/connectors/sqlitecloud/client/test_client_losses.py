@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from silverfold.conf.errors import (
+    LocalProtocolError,
     RemoteProtocolError,
     SourceUnavailable,
     StatementRefused,
@@ -133,12 +134,31 @@ def test_what_comes_unasked_is_not_taken_for_the_answer_to_what_is_asked_next(un
     assert peer.commands[-1] == "first"
 
 
-def test_a_server_that_stops_in_a_frame_is_given_up_in_time():
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"frame_timeout": 0.1}, r"did not come to its end within 0\.1 s"),
+        ({"timeout": 1}, "part of a frame came, and nothing more within 1 s"),
+    ],
+)
+def test_a_server_that_stops_in_a_frame_is_given_up_in_time(limits, reason):
     async def use(db):
-        with pytest.raises(SourceUnavailable, match=r"did not come to its end within 0\.1 s"):
+        with pytest.raises(SourceUnavailable, match=reason):
             await db.exec("SELECT")
 
-    run(Peer({"SELECT": b"+5 hel"}), use, frame_timeout=0.1)
+    run(Peer({"SELECT": b"+5 hel"}), use, **limits)
+
+
+def test_a_listen_that_is_no_call_of_its_own_is_refused_before_it_is_sent():
+    peer = Peer()
+
+    async def use(db):
+        with pytest.raises(LocalProtocolError, match="call listen or listen_table"):
+            await db.exec(" listen foo;")
+        return await db.uuid()
+
+    assert run(peer, use) == UUID
+    assert not any("foo" in command for command in peer.commands)
 
 
 def test_a_server_that_stops_in_a_notification_is_given_up_in_time():
