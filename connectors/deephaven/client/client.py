@@ -99,7 +99,7 @@ class TableClient(Closeable):
         self._send(lambda: self._session.unsubscribe(subscription_id))
 
     def add_listener(self, listener: Listener) -> None:
-        """Add a listener. It gets the subscriptions that are confirmed from now on.
+        """Add a listener. It gets the subscriptions that are confirmed from now on, and the end of the connection.
 
         An earlier one is not told to it, for its rows do not come again: subscribe to the table anew, by another id.
 

@@ -1,8 +1,8 @@
 """Callbacks of a client: one call per event, column by column.
 
 `Notifier` connects a session's events to its listeners: it decodes column messages and checks them against the
-subscribe response. Calls come in message order, from one thread. A listener added later is first called with the state
-of the connection, from the thread that adds it; it gets the subscriptions that are confirmed from then on.
+subscribe response. Calls come in message order, from one thread. A listener added later gets the subscriptions that are
+confirmed from then on.
 """
 
 from __future__ import annotations
@@ -44,10 +44,16 @@ class Listener:
     """Base class whose callbacks do nothing; override as needed. A call must not block: nothing is read meanwhile."""
 
     def on_connection_response(self, message_buffer_size: int) -> None:
-        """Called with the server's first message: its messages have at most this many bytes."""
+        """Called with the server's first message: its messages have at most this many bytes.
+
+        A listener that is added later is not.
+        """
 
     def on_connection_error(self, error: SilverfoldError) -> None:
-        """Called when the connection is over, unless it was closed here outside any update. No call follows."""
+        """Called when the connection is over, unless it was closed here outside any update. No call follows.
+
+        A listener that is added after that is called at once, by the thread that adds it.
+        """
 
     def on_subscribe_response(self, subscription_id: int, columns: Mapping[int, ColumnInfo]) -> None:
         """Called when a subscription is confirmed; columns by column id, in server order."""
@@ -99,7 +105,6 @@ class Notifier:
         self._lock = threading.RLock()  # a listener may add another
         self._recipients = [_Recipient(listener, frozenset(), set())]
         self._columns: dict[int, Mapping[int, ColumnInfo]] = {}
-        self._buffer_size: int | None = None
         self._connection_error: SilverfoldError | None = None
 
     def add(self, listener: Listener) -> None:
@@ -111,8 +116,6 @@ class Notifier:
         with self._lock:
             if any(each.listener is listener for each in self._recipients):
                 raise LocalProtocolError("this listener was added before")
-            if self._buffer_size is not None:
-                listener.on_connection_response(self._buffer_size)
             if self._connection_error is not None:
                 listener.on_connection_error(self._connection_error)
             self._recipients.append(_Recipient(listener, frozenset(self._columns), set()))
@@ -176,7 +179,6 @@ class Notifier:
     def _control(self, event: Event) -> None:
         match event:
             case ConnectionResponse():
-                self._buffer_size = event.message_buffer_size
                 for each in tuple(self._recipients):
                     each.listener.on_connection_response(event.message_buffer_size)
             case SubscribeResponse():
