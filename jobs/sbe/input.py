@@ -48,6 +48,8 @@ def framing_called(name: str) -> Framing:
 def opened(file: Path) -> Iterator[BinaryIO]:
     """Open a file for reading; ``-`` is standard input. Raises BadParameter if it cannot be opened."""
     if str(file) == "-":
+        if sys.stdin is None:  # closed before the process started
+            raise typer.BadParameter("there is no standard input", param_hint="FILE")
         yield sys.stdin.buffer
         return
     try:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
+import typer
 
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.wire.framing.known import FRAMINGS
-from silverfold.jobs.sbe.input import framed_messages
+from silverfold.jobs.sbe.input import framed_messages, opened
 from tests.support.sbe.basics import frame, message_of
 
 SCHEMA = message_of('<field name="a" id="1" type="uint8"/>')
@@ -35,3 +39,10 @@ def test_the_error_that_ends_a_stream_says_that_the_rest_is_not_read():
         "short-frame at byte 15: a frame of 5 bytes is announced, its headers alone have 6 "
         "(encoding 0xf000, that of the schema's byte order is 0xeb50); the rest is not read"
     )
+
+
+def test_a_standard_input_that_is_closed_is_told(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", None)
+
+    with pytest.raises(typer.BadParameter, match="no standard input"), opened(Path("-")):
+        pass
