@@ -64,14 +64,19 @@ def check(
     Findings are *breaking*, *warnings* or *information*, under the numbers of their rules; additions that do no harm
     are *fine*. Whether a rename is a new meaning, or old writers filled padding with zeros, no checker can see.
 
-    Exit code 0 when compatible, warnings or not, 1 when breaking, 2 when a file is no valid schema.
+    Exit code 0 when compatible, warnings or not, 1 when breaking, 2 when a file is no valid schema or the schemas have
+    no counts for --profile counted.
     """
-    from silverfold.connectors.wire.sbe.compare.schemas import compare  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.connectors.wire.sbe.compare.layouts import profile_of  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.connectors.wire.sbe.compare.schemas import compare  # noqa: PLC0415 - as above
 
     schemas, errors = _loaded([old, new], accepted(accept))
     if errors:
         _refuse(errors, as_json=as_json)
     before, after = schemas
+    if profile == "counted" and profile_of(before, after) != profile:
+        lacking = "a header or dimensions of these schemas have no numGroups and numVarDataFields"
+        raise typer.BadParameter(f"{lacking}: their messages have no counts", param_hint="--profile")
     found = compare(before, after, profile=profile)
     directions: tuple[Direction, ...] = ("backward", "forward") if direction == "both" else (direction,)
     if as_json:

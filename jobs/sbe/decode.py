@@ -106,7 +106,8 @@ def decode(
 
     Each has template, template_id, schema_id, version, length (bytes read) and fields. A null value is null; what
     the message's version does not have yet has no key. A message that cannot be decoded has error, message and offset
-    instead, and the next one follows. What else is odd is told on stderr, once for each kind and element.
+    instead, and the next one follows, unless the rest of FILE, or of its packet, cannot be cut into messages: the error
+    says so. What else is odd is told on stderr, once for each kind and element.
 
     --hex passes over spaces between digits, empty lines, and # with what follows it. --framing NAME is one of
     deephaven, sofh, sofh-little-endian, cme-ilink3, cme-mdp3, cme-mdp3-feca, b3, b3-umdf, memx, coinbase-market-data,

@@ -48,6 +48,8 @@ def framing_called(name: str) -> Framing:
 def opened(file: Path) -> Iterator[BinaryIO]:
     """Open a file for reading; ``-`` is standard input. Raises BadParameter if it cannot be opened."""
     if str(file) == "-":
+        if sys.stdin is None:  # closed before the process started
+            raise typer.BadParameter("there is no standard input", param_hint="FILE")
         yield sys.stdin.buffer
         return
     try:
@@ -69,12 +71,16 @@ def chunks(source: BinaryIO, before_waiting: Callable[[], None]) -> Iterator[byt
 
 
 def framed_messages(schema: Schema, framing: Framing, stream: Iterable[bytes]) -> Iterator[Message]:
-    """Yield the messages of a stream, and errors in place of those of another encoding; a framing error comes last."""
+    """Yield the messages of a stream, and errors in place of those of another encoding; a framing error comes last.
+
+    Behind it nothing can be cut, which its text adds.
+    """
     try:
         for frame in frames_of(cutter_for(schema, framing), stream):
             yield frame.other_encoding or frame.body
     except WireError as error:
-        yield error
+        detail = f"{error.detail}; the rest is not read"
+        yield type(error)(detail, offset=error.offset, reason=error.reason, element=error.element)
 
 
 def hex_messages(schema: Schema, framing: Framing | None, stream: Iterable[bytes]) -> Iterator[Message]:

@@ -99,7 +99,13 @@ class TableClient(Closeable):
         self._send(lambda: self._session.unsubscribe(subscription_id))
 
     def add_listener(self, listener: Listener) -> None:
-        """Add a listener. It gets each subscription once no update of it is open, then its complete updates."""
+        """Add a listener. It gets the subscriptions that are confirmed from now on, and the end of the connection.
+
+        An earlier one is not told to it, for its rows do not come again: subscribe to the table anew, by another id.
+
+        Raises:
+            LocalProtocolError: The listener was added before.
+        """
         self._notifier.add(listener)
 
     def is_alive(self) -> bool:
@@ -168,7 +174,7 @@ class TableClient(Closeable):
             self._session.close()
         voided = [event for event in self._remaining_events() if isinstance(event, UpdateVoided)]
         for event in voided:
-            self._notifier.notify(event, self._session)
+            self._notifier.notify(event, self._session.roles)
         return SourceUnavailable("the connection was closed here, inside an update") if voided else None
 
     def _remaining_events(self) -> Iterator[Event]:
@@ -195,7 +201,7 @@ class TableClient(Closeable):
                 return True
             if isinstance(event, ConnectionResponse):
                 self._greeted.set()
-            self._notifier.notify(event, self._session)
+            self._notifier.notify(event, self._session.roles)
             if isinstance(event, BadFrame):
                 return False
         return True

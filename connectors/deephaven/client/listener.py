@@ -1,20 +1,20 @@
 """Callbacks of a client: one call per event, column by column.
 
 `Notifier` connects a session's events to its listeners: it decodes column messages and checks them against the
-subscribe response. Calls come in message order, from one thread. A listener added later is first called with the
-current state, from the thread that adds it. A subscription with an open update follows from the client's thread.
+subscribe response. Calls come in message order, from one thread. A listener added later gets the subscriptions that are
+confirmed from then on.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from silverfold.conf.errors import RemoteProtocolError, SilverfoldError
+from silverfold.conf.errors import LocalProtocolError, RemoteProtocolError, SilverfoldError
 from silverfold.connectors.deephaven.protocol.columns.decode import (
     ColumnValues,
     check_column,
@@ -38,18 +38,22 @@ from silverfold.connectors.deephaven.protocol.messages import (
     UpdateVoided,
 )
 from silverfold.connectors.deephaven.protocol.roles import Roles
-from silverfold.connectors.deephaven.protocol.session import Session
-from silverfold.connectors.deephaven.protocol.subscriptions import ENDED
 
 
 class Listener:
     """Base class whose callbacks do nothing; override as needed. A call must not block: nothing is read meanwhile."""
 
     def on_connection_response(self, message_buffer_size: int) -> None:
-        """Called with the server's first message: its messages have at most this many bytes."""
+        """Called with the server's first message: its messages have at most this many bytes.
+
+        A listener that is added later is not.
+        """
 
     def on_connection_error(self, error: SilverfoldError) -> None:
-        """Called when the connection is over, unless it was closed here outside any update. No call follows."""
+        """Called when the connection is over, unless it was closed here outside any update. No call follows.
+
+        A listener that is added after that is called at once, by the thread that adds it.
+        """
 
     def on_subscribe_response(self, subscription_id: int, columns: Mapping[int, ColumnInfo]) -> None:
         """Called when a subscription is confirmed; columns by column id, in server order."""
@@ -82,14 +86,12 @@ class Listener:
         """Called with removed rows as ranges, shape (n, 2), both ends inclusive; may cover far more keys than exist."""
 
 
-_MAY_END = (UpdateEnded, UpdateVoided, UnsubscribeResponse, SubscriptionError)
-"""Events after which a subscription may be over."""
-
-
 class _Recipient(NamedTuple):
     listener: Listener
-    deferred: set[int]
-    """Subscriptions whose update was open when the listener was added: it gets them after its end."""
+    earlier: frozenset[int]
+    """Subscriptions confirmed before the listener was added: it gets no call about them."""
+    open: set[int]
+    """Subscriptions with an update whose beginning it got, and not its end."""
 
 
 class Notifier:
@@ -101,72 +103,55 @@ class Notifier:
 
     def __init__(self, listener: Listener) -> None:
         self._lock = threading.RLock()  # a listener may add another
-        self._recipients = [_Recipient(listener, set())]
+        self._recipients = [_Recipient(listener, frozenset(), set())]
         self._columns: dict[int, Mapping[int, ColumnInfo]] = {}
-        self._subscribed: dict[int, Mapping[int, ColumnInfo]] = {}
-        self._open: set[int] = set()
-        self._buffer_size: int | None = None
         self._connection_error: SilverfoldError | None = None
 
     def add(self, listener: Listener) -> None:
-        """Add a listener, from any thread. It gets the current state, and all events from then on.
+        """Add a listener, from any thread. It gets the subscriptions that are confirmed from now on.
 
-        It gets a subscription once no update of it is open, so that it sees complete updates only.
+        Raises:
+            LocalProtocolError: It was added before.
         """
         with self._lock:
-            if self._buffer_size is not None:
-                listener.on_connection_response(self._buffer_size)
-            for subscription_id, columns in self._subscribed.items():
-                if subscription_id not in self._open:
-                    listener.on_subscribe_response(subscription_id, columns)
+            if any(each.listener is listener for each in self._recipients):
+                raise LocalProtocolError("this listener was added before")
             if self._connection_error is not None:
                 listener.on_connection_error(self._connection_error)
-            self._recipients.append(_Recipient(listener, set(self._open)))
+            self._recipients.append(_Recipient(listener, frozenset(self._columns), set()))
 
-    def notify(self, event: Event, session: Session) -> None:
-        """Decode an event, the session's newest, and call the listeners.
+    def notify(self, event: Event, roles: Roles) -> None:
+        """Decode an event and call the listeners.
 
         Raises:
             WireError: A column message or a RowsRemoved cannot be decoded.
             RemoteProtocolError: A column is missing from the subscribe response, or has another type there.
         """
         with self._lock:
-            if isinstance(event, _MAY_END):
-                self._remove_if_ended(event.subscription_id, session)
-            self._notify(event, session.roles)
+            self._notify(event, roles)
 
     def connection_lost(self, error: SilverfoldError) -> None:
-        """Report to the listeners that the connection is over."""
+        """Report to the listeners that the connection is over, and open updates void."""
         with self._lock:
-            voided = sorted(self._open)
-            self._open.clear()
-            self._subscribed.clear()
             self._connection_error = error
             with ExitStack() as calls:  # runs every call even if one raises, the last one first
-                for listener, deferred in reversed(self._recipients):
-                    calls.callback(listener.on_connection_error, error)
-                    for subscription_id in reversed(voided):
-                        if subscription_id not in deferred:
-                            calls.callback(listener.on_void_table_update, subscription_id)
+                for each in reversed(self._recipients):
+                    calls.callback(each.listener.on_connection_error, error)
+                    for subscription_id in sorted(each.open, reverse=True):
+                        calls.callback(each.listener.on_void_table_update, subscription_id)
+                    each.open.clear()
 
-    def _remove_if_ended(self, subscription_id: int, session: Session) -> None:
-        if session.state(subscription_id) in ENDED:
-            self._subscribed.pop(subscription_id, None)
+    def _recipients_of(self, subscription_id: int) -> Iterator[_Recipient]:
+        return (each for each in tuple(self._recipients) if subscription_id not in each.earlier)
 
     def _call(self, method: Callable[..., None], subscription_id: int, *args: object) -> None:
-        for listener, deferred in tuple(self._recipients):
-            if subscription_id not in deferred:
-                getattr(listener, method.__name__)(subscription_id, *args)
+        for each in self._recipients_of(subscription_id):
+            getattr(each.listener, method.__name__)(subscription_id, *args)
 
     def _end_update(self, method: Callable[..., None], subscription_id: int) -> None:
-        self._open.discard(subscription_id)
-        self._call(method, subscription_id)
-        columns = self._subscribed.get(subscription_id)
-        for listener, deferred in tuple(self._recipients):
-            if subscription_id in deferred:
-                deferred.remove(subscription_id)
-                if columns is not None:
-                    listener.on_subscribe_response(subscription_id, columns)
+        for each in self._recipients_of(subscription_id):
+            each.open.discard(subscription_id)
+            getattr(each.listener, method.__name__)(subscription_id)
 
     def _notify(self, event: Event, roles: Roles) -> None:
         match event:
@@ -175,8 +160,9 @@ class Notifier:
             case RowsRemovedReceived():
                 self._call(Listener.on_rows_removed, *decode_removed(roles, event.body))
             case UpdateBegan():
-                self._open.add(event.subscription_id)
-                self._call(Listener.on_begin_table_update, event.subscription_id)
+                for each in self._recipients_of(event.subscription_id):
+                    each.open.add(event.subscription_id)
+                    each.listener.on_begin_table_update(event.subscription_id)
             case UpdateEnded():
                 self._end_update(Listener.on_end_table_update, event.subscription_id)
             case _:
@@ -193,12 +179,11 @@ class Notifier:
     def _control(self, event: Event) -> None:
         match event:
             case ConnectionResponse():
-                self._buffer_size = event.message_buffer_size
-                for listener, _ in tuple(self._recipients):
-                    listener.on_connection_response(event.message_buffer_size)
+                for each in tuple(self._recipients):
+                    each.listener.on_connection_response(event.message_buffer_size)
             case SubscribeResponse():
                 columns = {column.column_id: column for column in event.columns}
-                self._columns[event.subscription_id] = self._subscribed[event.subscription_id] = columns
+                self._columns[event.subscription_id] = columns
                 self._call(Listener.on_subscribe_response, event.subscription_id, columns)
             case UnsubscribeResponse():
                 self._call(Listener.on_unsubscribe_response, event.subscription_id)

@@ -21,7 +21,7 @@ class MessageReceived(NamedTuple):
 
 
 class OtherEncodingReceived(NamedTuple):
-    """One complete frame that is no SBE message of the schema's byte order."""
+    """One complete frame that is no SBE message."""
 
     body: bytes
     encoding: int

@@ -74,7 +74,8 @@ class Session:
             return BadBytes(error, self._begins.offset + offset, body + self._cutter.left())
 
     def _event_of(self, frame: Frame) -> Event:
-        received = self._message(frame) if frame.other_encoding is None else self._of_other_encoding(frame)
+        other = frame.other_encoding
+        received = self._message(frame) if other is None else self._of_other_encoding(frame, other)
         gap = self._numbers.gap(frame)
         if gap is None:
             return received
@@ -87,9 +88,15 @@ class Session:
         template = self._schema.templates.get(header.template_id) if ours else None
         return MessageReceived(frame.body, header, template, self._places.behind(frame))
 
-    def _of_other_encoding(self, frame: Frame) -> OtherEncodingReceived:
+    def _of_other_encoding(self, frame: Frame, error: WireError) -> OtherEncodingReceived:
+        """Return the event for a frame that the schema does not concern; raise for SBE of the other byte order.
+
+        That one is to be read by a schema whose byte order is right: reading must not go on behind it.
+        """
         assert self._framing.encoding is not None
         encoding = frame.head[self._framing.encoding.number]
+        if self._framing.encoding.is_sbe(encoding):
+            raise error
         return OtherEncodingReceived(frame.body, encoding, self._places.behind(frame))
 
 

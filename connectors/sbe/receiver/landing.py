@@ -8,13 +8,14 @@ data frame              one message, header and body, without framing; ``stream`
                         encoding type; with ``source_position`` if read from a file
 ``schema changed``      differences from the schema that landed last, and whether the new one misreads older messages
 ``unknown template``    once per template and epoch: its messages land, and are decoded once a schema has the template
-``unknown encoding``    once per encoding type and epoch: frames that are no SBE of the schema's byte order land
+``unknown encoding``    once per encoding type and epoch: frames that are no SBE land
 ``newer version``       once per epoch: messages are newer than the schema; the parts known to it are read
 ``deprecated``          once per element of a template: it is deprecated in the version of a message; or, for an enum's
                         value or a set's choice, a message contains it
 ``sequence gap``        packet numbers are not consecutive
 ``part of a message``   once per position: the file ended, or was lost, inside a message; reading resumes there
-``bad bytes``           bytes that cannot be cut into messages, the first of them in base64; the epoch ends
+``bad bytes``           bytes that cannot be cut into messages, or are SBE of the other byte order, the first of them
+                        in base64; the epoch ends
 ======================  ==============================================================================================
 
 Marks are logged once they have landed.

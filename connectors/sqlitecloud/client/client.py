@@ -115,7 +115,10 @@ class Client:
 
         Raises:
             InvalidValue: A parameter cannot be sent, such as a text with a NUL. Nothing was sent.
+            LocalProtocolError: The statement is a LISTEN, for which there are `listen` and `listen_table`.
         """
+        if sql.lstrip()[:7].upper() == "LISTEN ":
+            raise LocalProtocolError("LISTEN needs a second connection: call listen or listen_table")
         return await self._reply(Statement(sql, parameters))
 
     async def select(self, sql: str, *parameters: Value) -> AsyncGenerator[tuple[Value, ...], None]:

@@ -77,6 +77,8 @@ class EventReader(Generic[_Event]):
         return left if patience is None else min(left, patience)
 
     def _timeout_message(self, patience: float | None) -> str:
-        if self._frame_started is not None and self._wait(patience) == 0.0:
+        if self._frame_started is None:
+            return f"no answer within {patience:g} s"
+        if self._wait(patience) == 0.0:
             return f"a frame did not come to its end within {self._frame_timeout:g} s"
-        return f"no answer within {patience:g} s"
+        return f"part of a frame came, and nothing more within {patience:g} s"

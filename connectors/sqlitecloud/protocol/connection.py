@@ -102,10 +102,10 @@ class MainStream(Stream[MainEvent]):
         message = self._parse(raw)
         if isinstance(message, Reconnect):
             raise RemoteProtocolError("the server wants us to connect elsewhere", reason="reconnect")
-        if self._state is MainState.CHUNKS:
-            return self._chunk(message, raw)
         if isinstance(message, ServerError):
             return self._refused(message, raw)
+        if self._state is MainState.CHUNKS:
+            return self._chunk(message, raw)
         if isinstance(self._request, Login):
             return self._login_reply(message, raw)
         if isinstance(message, Command):
@@ -113,7 +113,7 @@ class MainStream(Stream[MainEvent]):
         return self._listen_reply(message, raw) if isinstance(self._request, Listen) else self._reply(message, raw)
 
     def _refused(self, message: ServerError, raw: RawFrame) -> MainEvent:
-        self._state = MainState.REFUSED if isinstance(self._request, Login) else MainState.READY
+        self._state, self._last = MainState.REFUSED if isinstance(self._request, Login) else MainState.READY, None
         return self._refusal(message, raw)
 
     def _login_reply(self, message: Message, raw: RawFrame) -> MainEvent:

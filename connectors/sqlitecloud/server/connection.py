@@ -93,6 +93,8 @@ def read_statement(raw: RawFrame) -> Statement:
 
 
 _RECEIVED_AT_ONCE: Final = 1 << 16
+_LOOKS_FOR_CLIENT: Final = 1.0
+"""Seconds between looks whether the client of a running statement is still there."""
 
 _Result = TypeVar("_Result")
 
@@ -149,6 +151,17 @@ class Connection:
     async def in_thread(self, work: Callable[[], _Result]) -> _Result:
         """Run work that may wait for SQLite, in the session's thread."""
         return await asyncio.get_running_loop().run_in_executor(self.thread, work)
+
+    async def in_thread_for_client(self, work: Callable[[], _Result]) -> _Result:
+        """Run a statement's work, as `in_thread`; interrupt the statement once its client has left.
+
+        Only what has arrived is looked at: of a client that has sent more requests, the end comes after them.
+        """
+        running = asyncio.ensure_future(self.in_thread(work))
+        while not (await asyncio.wait({running}, timeout=_LOOKS_FOR_CLIENT))[0]:
+            if self.reader.at_eof() or self.writer.is_closing():
+                self.session.interrupt()
+        return running.result()
 
     async def send(self, frame: bytes) -> None:
         """Write a frame, waiting until the client has room."""
@@ -210,7 +223,7 @@ async def _answer(sessions: Sessions, connection: Connection, frame: RawFrame) -
 async def _send_answer(sessions: Sessions, connection: Connection, answered: Generator[bytes, None, None]) -> None:
     last = sessions.served.behaviour.close_main_after_chunk
     sent = 0
-    while (frame := await connection.in_thread(lambda: next(answered, None))) is not None:
+    while (frame := await connection.in_thread_for_client(lambda: next(answered, None))) is not None:
         await connection.send(frame)
         sent += 1
         if sent == last:

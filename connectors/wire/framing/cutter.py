@@ -65,7 +65,7 @@ class FrameCutter:
         self._framing = framing
         self._inside = framing.frame.size if is_inside else 0
         self._smallest = smallest - self._inside
-        self._encoding = _expected_encoding(framing, byte_order)
+        self._byte_order = byte_order
         self._measure = measure
         self._head_reader, self._packet_reader = header_reader(framing.frame), header_reader(framing.packet)
         self._beginning_reader = header_reader(framing.beginning)
@@ -109,10 +109,9 @@ class FrameCutter:
         Raises:
             OversizedMessage: ``frame-too-large``: a message is longer than the framing's ``largest``. Raised as soon as
                 a frame header announces it; without one, once more bytes of the message have arrived.
-            TruncatedMessage: ``short-frame``: a message shorter than its header is announced. ``truncated``: the
-                input ends inside a header or a message.
-            InvalidValue: ``frame-mark``: the fixed bytes of a header differ. ``encoding-type``: the frame header
-                announces another encoding than the schema's, and a length below that of the header.
+            TruncatedMessage: ``short-frame``: a frame shorter than its headers is announced. ``truncated``: the input
+                ends inside a header or a message.
+            InvalidValue: ``frame-mark``: the fixed bytes of a header differ.
             WireError: Raised by ``measure``.
         """
         if self._error is not None:
@@ -194,26 +193,27 @@ class FrameCutter:
 
     def _other_encoding(self, head: Mapping[str, int]) -> InvalidValue | None:
         """Return the error for a frame of another encoding type than the schema's; None for one of the schema's."""
-        if self._encoding is None or head[self._encoding[0]] == self._encoding[1]:
+        encoding = self._framing.encoding
+        if encoding is None or self._byte_order is None:
             return None
-        name, expected = self._encoding
-        detail = f"{name} {head[name]:#06x}, that of the schema's byte order is {expected:#06x}"
+        found, expected = head[encoding.number], encoding.little if self._byte_order == "<" else encoding.big
+        if found == expected:
+            return None
+        detail = f"{encoding.number} {found:#06x}, that of the schema's byte order is {expected:#06x}"
+        if encoding.is_sbe(found):
+            detail += ": this is SBE of the other byte order; is the schema's byteOrder right?"
         return InvalidValue(detail, offset=self._error_offset, reason="encoding-type")
 
     def _message_size(self, head: Mapping[str, int], other: InvalidValue | None) -> int:
         """Return the size of the message after a frame header; raise if it is out of bounds."""
         assert self._framing.length is not None
         size = head[self._framing.length] - self._framing.length_counts
+        smallest, encoding = (self._smallest, "") if other is None else (0, f" ({other.detail})")
         if size > self._framing.largest:
-            encoding = "" if other is None else f" ({other.detail})"
             raise self._too_large(f"a message of {size} bytes is announced{encoding}")
-        if other is not None:
-            if size < 0:
-                raise other
-            return size
-        if size < self._smallest:
-            size, smallest = size + self._inside, self._smallest + self._inside
-            detail = f"a message of {size} bytes is announced, its header alone has {smallest}"
+        if size < smallest:
+            frame, headers = (self._head_reader.size + each for each in (size, smallest))
+            detail = f"a frame of {frame} bytes is announced, its headers alone have {headers}{encoding}"
             raise TruncatedMessage(detail, offset=self._error_offset, reason="short-frame")
         return size
 
@@ -285,12 +285,6 @@ class FrameCutter:
         """Return the error with its offset in the stream instead of in the message."""
         offset = self._error_offset + (error.offset or 0)
         return type(error)(error.detail, offset=offset, reason=error.reason, element=error.element)
-
-
-def _expected_encoding(framing: Framing, byte_order: ByteOrder | None) -> tuple[str, int] | None:
-    if framing.encoding is None or byte_order is None:
-        return None
-    return framing.encoding.number, framing.encoding.little if byte_order == "<" else framing.encoding.big
 
 
 def frames_of(cutter: FrameCutter, chunks: Iterable[bytes]) -> Iterator[Frame]:

@@ -119,6 +119,10 @@ class EncodingType:
     little: int
     big: int
 
+    def is_sbe(self, value: int) -> bool:
+        """Return whether an encoding type is SBE, of either byte order."""
+        return value in (self.little, self.big)
+
 
 @dataclass(frozen=True)
 class Framing:

@@ -102,7 +102,7 @@ def test_a_whole_session_goes_by_the_schema(counts: PrefixCounts) -> None:
     def say(body: bytes) -> None:
         session.receive(frame(body, counts, header_size=10))
         while (event := session.next_event()) is not None:
-            notifier.notify(event, session)
+            notifier.notify(event, session.roles)
 
     say(control.encode_connection_response(ROLES, 1 << 20))
     request = session.subscribe(7, BOTH, "Everything")

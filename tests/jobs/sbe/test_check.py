@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from silverfold.connectors.wire.sbe.compare.findings import Profile
 from silverfold.connectors.wire.sbe.compare.schemas import compare
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from silverfold.jobs import cli
@@ -27,9 +28,9 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write(files: Path, name: str, *edits: Edits) -> None:
+def write(files: Path, name: str, *edits: Edits, profile: Profile = "classic") -> None:
     """Write both schemas of a case; the first edits are made to the old one, the second to the new one."""
-    for file, text, more in zip(("old.xml", "new.xml"), CASES[name].texts("classic"), edits or ((), ()), strict=True):
+    for file, text, more in zip(("old.xml", "new.xml"), CASES[name].texts(profile), edits or ((), ()), strict=True):
         (files / file).write_text(edited(text, more), "utf-8")
 
 
@@ -135,10 +136,18 @@ def test_a_message_that_breaks_by_what_was_told_with_another_gets_its_advice_beh
 
 
 def test_a_profile_can_be_asked_for(files: Path):
-    write(files, "T38")
+    write(files, "T38", profile="counted")
 
     assert exits("--profile", "classic") == 1
-    assert exits("--profile", "counted") == 0
+    assert exits("--profile", "counted") == exits() == 0
+
+
+def test_counts_that_messages_cannot_have_are_not_believed(files: Path, capsys: pytest.CaptureFixture[str]):
+    write(files, "T38")
+
+    assert exits("--profile", "counted") == 2
+
+    assert "their messages have no counts" in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 def test_additions_that_do_no_harm_are_shown_as_fine(files: Path, capsys: pytest.CaptureFixture[str]):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
+import typer
 
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.wire.framing.known import FRAMINGS
-from silverfold.jobs.sbe.input import framed_messages
+from silverfold.jobs.sbe.input import framed_messages, opened
 from tests.support.sbe.basics import frame, message_of
 
 SCHEMA = message_of('<field name="a" id="1" type="uint8"/>')
@@ -25,3 +29,20 @@ def test_a_frame_of_another_encoding_is_an_error_in_its_place_and_the_next_messa
     assert (first, last) == (MESSAGE, MESSAGE)
     assert isinstance(other, InvalidValue)
     assert str(other) == "encoding-type at byte 15: encoding 0xf000, that of the schema's byte order is 0xeb50"
+
+
+def test_the_error_that_ends_a_stream_says_that_the_rest_is_not_read():
+    first, error = framed_messages(SCHEMA, FRAMINGS["sofh"], [FRAME + bytes.fromhex("00000005 f000") + FRAME])
+
+    assert first == MESSAGE
+    assert str(error) == (
+        "short-frame at byte 15: a frame of 5 bytes is announced, its headers alone have 6 "
+        "(encoding 0xf000, that of the schema's byte order is 0xeb50); the rest is not read"
+    )
+
+
+def test_a_standard_input_that_is_closed_is_told(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sys, "stdin", None)
+
+    with pytest.raises(typer.BadParameter, match="no standard input"), opened(Path("-")):
+        pass

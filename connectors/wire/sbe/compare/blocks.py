@@ -58,7 +58,7 @@ def _is_moved(removed: Stray, added: Stray) -> bool:
 
 def compare_blocks(ledger: Ledger, location: Location, old: Body, new: Body, strays: Strays) -> None:
     """Compare the fields of two bodies, and their block lengths."""
-    blocks = pair_blocks(old.fields, new.fields)
+    blocks = pair_blocks(old.fields, new.fields, ledger.old.version)
     moved = _report_exchanged(ledger, location, [pair for pair in blocks.pairs if _has_moved(*pair)])
     cause = None
     if moved:

@@ -77,7 +77,7 @@ def _compare_remarks(ledger: Ledger, location: Location, old: Encoding, new: Enc
 
 
 def _compare_composites(ledger: Ledger, location: Location, old: Composite, new: Composite, nullable: Nullable) -> None:
-    blocks = pair_blocks(old.members, new.members)
+    blocks = pair_blocks(old.members, new.members, ledger.old.version)
     added = [member for member in blocks.added if member.presence is not Presence.CONSTANT]
     if old.size != new.size or not _preserves_layout(blocks):
         ledger.add("R93", location, old=composite_text(old), new=composite_text(new))

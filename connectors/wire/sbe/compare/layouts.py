@@ -121,7 +121,7 @@ def layout(encoding: Encoding) -> Layout:
 def member_layout(member: Member) -> Layout:
     """Return offset and layout of a member; for a constant its value."""
     if member.presence is Presence.CONSTANT:
-        return "constant", member.constant
+        return "constant", _number(member.constant)
     return member.offset, layout(member.encoding)
 
 
@@ -130,7 +130,7 @@ def meaning(encoding: Encoding) -> Layout:
     match encoding:
         case Scalar():
             limits = (_number(encoding.null), _number(encoding.minimum), _number(encoding.maximum))
-            return *shape(encoding), *limits, charset(encoding), encoding.constant
+            return *shape(encoding), *limits, charset(encoding), _number(encoding.constant)
         case Array():
             return *shape(encoding), meaning(encoding.element), charset(encoding), encoding.constant
         case Enum():
@@ -186,7 +186,7 @@ def same(old: Any, new: Any) -> bool:
     if type(old) is not type(new):
         return False
     if isinstance(old, float):
-        return bool(_number(old) == _number(new))
+        return _number(old) == _number(new)
     if isinstance(old, tuple):
         return len(old) == len(new) and all(map(same, old, new))
     if names := _names(old.__class__):
@@ -205,5 +205,6 @@ def _names(part: type) -> tuple[str, ...]:
     return tuple(each.name for each in fields(part) if each.name not in left_out)
 
 
-def _number(value: float) -> float | str:
-    return "NaN" if math.isnan(value) else value
+def _number(value: float | str | None) -> float | str | None:
+    """Return a number in a form that is equal to itself, as NaN is not; anything else as it is."""
+    return "NaN" if isinstance(value, float) and math.isnan(value) else value

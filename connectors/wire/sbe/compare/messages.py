@@ -62,6 +62,9 @@ def _compare_pair(ledger: Ledger, old: Message, new: Message) -> None:
         if breaks:
             ledger.add("R14", location, **names, first=f"{breaks[0].rule} at {breaks[0].path} ({breaks[0].title})")
             return
+        if ledger.is_versioned(new.since_version):
+            ledger.add("R14/alike", location, **names)
+            return
         taken = new.name in ledger.old.messages or old.name in ledger.new.messages
         ledger.add("R15/taken" if taken else "R15", location, **names)
     ledger.merge(inside)

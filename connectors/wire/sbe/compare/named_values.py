@@ -55,7 +55,10 @@ def _compare_value(ledger: Ledger, location: Location, names: tuple[_Names, _Nam
     if is_added and before is None:
         _add_value(ledger, location.at(str(after)), new.versions_of(raw), f"{after} = {text}")
     elif is_added and is_removed:
-        ledger.add("R85", location.at(str(after)), old=f"{before} = {text}", new=f"{after} = {text}")
+        is_new = ledger.is_versioned(new.versions_of(raw).since)
+        ledger.add(
+            "R86" if is_new else "R85", location.at(str(after)), old=f"{before} = {text}", new=f"{after} = {text}"
+        )
     elif after is not None and not is_added and before is not None:
         ledger.add("R86", location.at(after), old=f"{before} = {text}", new=f"{after} = {text}")
     elif is_removed:
@@ -89,7 +92,8 @@ def _compare_choice(ledger: Ledger, location: Location, names: tuple[_Names, _Na
         return
     before, after, is_added, is_removed = change
     if is_added and is_removed:
-        ledger.add("R92", location.at(str(after)), old=f"{before}, bit {bit}", new=f"{after}, bit {bit}")
+        reused = "/reused" if ledger.is_versioned(new.versions_of(bit).since) else ""
+        ledger.add(f"R92{reused}", location.at(str(after)), old=f"{before}, bit {bit}", new=f"{after}, bit {bit}")
     elif is_added:
         at, versions = location.at(str(after)), new.versions_of(bit)
         unversioned = "" if ledger.is_versioned(versions.since) else "/unversioned"

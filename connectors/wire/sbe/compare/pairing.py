@@ -34,13 +34,17 @@ class Parts(NamedTuple, Generic[Part]):
     """Pairs have the same order on both sides."""
 
 
-def pair_blocks(old: Sequence[BlockPart], new: Sequence[BlockPart]) -> Blocks[BlockPart]:
-    """Pair by name; then pair renamed elements, with bytes at the same offset and the same encoding."""
+def pair_blocks(old: Sequence[BlockPart], new: Sequence[BlockPart], version: int) -> Blocks[BlockPart]:
+    """Pair by name; then pair renamed elements, with bytes at the same offset and the same encoding.
+
+    Args:
+        version: That of the old schema: what is newer is no old element by another name.
+    """
     by_name = {each.name: each for each in old}
     partners: dict[str, BlockPart] = {each.name: by_name[each.name] for each in new if each.name in by_name}
     left = {each.offset: each for each in _on_wire(old) if each.name not in partners}
     for each in _on_wire(new):
-        candidate = left.get(each.offset)
+        candidate = left.get(each.offset) if each.since_version <= version else None
         if each.name not in partners and candidate and meaning(candidate.encoding) == meaning(each.encoding):
             partners[each.name] = candidate
     paired_names = {each.name for each in partners.values()}
@@ -55,15 +59,21 @@ def _on_wire(members: Iterable[BlockPart]) -> Iterable[BlockPart]:
     return (each for each in members if each.presence is not Presence.CONSTANT)
 
 
-def pair_parts(old: Sequence[Part], new: Sequence[Part], layout: Callable[[Part], object]) -> Parts[Part]:
-    """Pair by name; then pair renamed parts, between the same neighbours and with the same layout."""
+def pair_parts(old: Sequence[Part], new: Sequence[Part], layout: Callable[[Part], object], version: int) -> Parts[Part]:
+    """Pair by name; then pair renamed parts, between the same neighbours and with the same layout.
+
+    Args:
+        version: That of the old schema: what is newer is no old part by another name.
+    """
     places = {each.name: index for index, each in enumerate(new)}
     partners = {index: places[each.name] for index, each in enumerate(old) if each.name in places}
     named = dict(partners)
     for index, each in enumerate(old):
         if index not in named:
             between = _between(index, named, len(new))
-            free = (place for place in between if place not in partners.values())
+            free = (
+                place for place in between if place not in partners.values() and new[place].since_version <= version
+            )
             found = next((place for place in free if layout(new[place]) == layout(each)), None)
             if found is not None:
                 partners[index] = found

@@ -72,7 +72,7 @@ def _compare_limits(ledger: Ledger, rule: str, location: Location, old: Role, ne
 
 def compare_groups(ledger: Ledger, location: Location, old: Body, new: Body) -> list[tuple[Location, Group, Group]]:
     """Compare the groups of a level, and the dimensions of each; return the pairs that both schemas have."""
-    parts = pair_parts(old.groups, new.groups, group_layout)
+    parts = pair_parts(old.groups, new.groups, group_layout, ledger.old.version)
     root = isinstance(old, Message)
     if not parts.in_order:
         ledger.add("R56", location.with_order(1), old=_names(old.groups), new=_names(new.groups))
@@ -121,7 +121,7 @@ def _inner_row(ledger: Ledger, row: str, *, can_skip: bool) -> str:
 
 def compare_data(ledger: Ledger, location: Location, old: Body, new: Body) -> None:
     """Compare the data of a level."""
-    parts = pair_parts(old.data, new.data, data_layout)
+    parts = pair_parts(old.data, new.data, data_layout, ledger.old.version)
     root = isinstance(old, Message)
     if not parts.in_order:
         ledger.add("R70", location.with_order(2), old=_names(old.data), new=_names(new.data))

@@ -32,11 +32,10 @@ def compare_values(
 
 
 def _compare_nulls(ledger: Ledger, location: Location, old: Scalar, new: Scalar, nullable: Nullable) -> None:
-    """Compare null values. A null that only one side has matters if it is a value to the other."""
-    if same(old.null, new.null):
-        return
+    """Compare null values. A null that only one side has matters if it is a value to the other, changed or not."""
     if all(nullable):
-        ledger.add("R31", location, old=old.null, new=new.null)
+        if not same(old.null, new.null):
+            ledger.add("R31", location, old=old.null, new=new.null)
     elif nullable.new and old.minimum <= new.null <= old.maximum:
         ledger.add("R31/added", location, old=f"value {new.null}", new=f"null value {new.null}")
     elif nullable.old and new.minimum <= old.null <= new.maximum:
@@ -82,9 +81,9 @@ def compare_presence(ledger: Ledger, location: Location, old: Presence, new: Pre
 
 def compare_constants(ledger: Ledger, location: Location, old: Field | Member, new: Field | Member) -> None:
     """Compare two constants of the same name. An enum constant counts as its number; its name may have another one."""
-    if _constant(old) != _constant(new) or _is_another_name(old, new):
+    if not same(_constant(old), _constant(new)) or _is_another_name(old, new):
         ledger.add("R32", location, old=old.constant, new=new.constant)
-    elif old.constant != new.constant:
+    elif not same(old.constant, new.constant):
         ledger.add("R85", location, old=old.constant, new=new.constant)
     elif shape(old.encoding) != shape(new.encoding):
         ledger.add("R41/constant", location, old=encoding_text(old.encoding), new=encoding_text(new.encoding))

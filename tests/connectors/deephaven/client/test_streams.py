@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable
+from silverfold.conf.errors import LocalProtocolError, RemoteProtocolError, SourceUnavailable
 from silverfold.connectors.deephaven.client.listener import Listener, Notifier
 from silverfold.connectors.deephaven.client.table_listener import TableListener
 from silverfold.connectors.deephaven.protocol import control
@@ -96,7 +96,7 @@ def run(octets: bytes, size: int) -> tuple[Recorder, TableListener]:
         if isinstance(event, UpdateBegan):
             recorder.open[event.subscription_id] = Seen(event.snapshot)
         for notifier in notifiers:
-            notifier.notify(event, session)
+            notifier.notify(event, session.roles)
     return recorder, tables
 
 
@@ -143,7 +143,7 @@ def listened(*bodies: bytes) -> TableListener:
     tables = TableListener()
     notifier = Notifier(tables)
     for event, session in events_of(b"".join(map(frame, frames)), 1 << 20):
-        notifier.notify(event, session)
+        notifier.notify(event, session.roles)
     return tables
 
 
@@ -239,7 +239,7 @@ def test_a_listener_that_overrides_nothing_is_told_everything() -> None:
     notifier = Notifier(Listener())
 
     notified = [
-        notifier.notify(event, session)
+        notifier.notify(event, session.roles)
         for event, session in events_of(VECTORS["stream-two-subscriptions-torn-update"].octets, 1 << 20)
     ]
 
@@ -251,6 +251,9 @@ class Log(Listener):
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, int]] = []
+
+    def on_connection_response(self, message_buffer_size: int) -> None:
+        self.calls.append(("connected", message_buffer_size))
 
     def on_subscribe_response(self, subscription_id: int, columns: Mapping[int, ColumnInfo]) -> None:
         self.calls.append(("subscribed", subscription_id))
@@ -265,30 +268,68 @@ class Log(Listener):
         self.calls.append(("void", subscription_id))
 
 
-def test_a_listener_added_while_updates_overlap_gets_each_subscription_at_the_end_of_its_update() -> None:
-    responses = [control.encode_subscribe_response(ROLES, number, [(0, "A", TYPES["Long"])]) for number in (1, 2, 3)]
-    (begin, end), (begin_other, end_other), (begin_last, _) = (
-        (control.encode_begin(ROLES, number), control.encode_end(ROLES, number)) for number in (1, 2, 3)
-    )
-    before = [VECTORS["connection-response"].body, *responses, begin, begin_last]
-    after = [begin_other, end, begin, end_other, begin_other, end]
-    notifier, late = Notifier(Listener()), Log()
-    events = events_of(b"".join(map(frame, before + after)), 1 << 20)
+RESPONSES = [control.encode_subscribe_response(ROLES, number, [(0, "A", TYPES["Long"])]) for number in (1, 2)]
+BEGIN_OTHER, END_OTHER = control.encode_begin(ROLES, 2), control.encode_end(ROLES, 2)
 
-    for event, session in islice(events, len(before)):
-        notifier.notify(event, session)
+
+def notify(notifier: Notifier, events: Iterator[tuple[Event, Session]], count: int | None = None) -> None:
+    for event, session in islice(events, count):
+        notifier.notify(event, session.roles)
+
+
+def stream_of(*bodies: bytes) -> Iterator[tuple[Event, Session]]:
+    return events_of(b"".join(map(frame, [VECTORS["connection-response"].body, *bodies])), 1 << 20)
+
+
+def test_a_listener_added_later_gets_what_is_confirmed_from_then_on_and_nothing_of_what_was_before() -> None:
+    events = stream_of(RESPONSES[0], BEGIN, RESPONSES[1], END, BEGIN_OTHER, BEGIN, END_OTHER, BEGIN_OTHER)
+    notifier, late = Notifier(Listener()), Log()
+
+    notify(notifier, events, 3)
     notifier.add(late)
-    for event, session in islice(events, len(after)):
-        notifier.notify(event, session)
+    notify(notifier, events, 6)
     notifier.connection_lost(SourceUnavailable("over"))
 
-    assert late.calls == [
-        ("subscribed", 2),
-        ("begin", 2),
-        ("subscribed", 1),
-        ("begin", 1),
-        ("end", 2),
-        ("begin", 2),
-        ("end", 1),
-        ("void", 2),
-    ]
+    assert late.calls == [("subscribed", 2), ("begin", 2), ("end", 2), ("begin", 2), ("void", 2)]
+
+
+def test_a_listener_is_added_once() -> None:
+    tables = TableListener()
+    notifier = Notifier(tables)
+    notify(notifier, stream_of(RESPONSES[0], BEGIN, values(0, [5], [7]), END))
+
+    with pytest.raises(LocalProtocolError, match="added before"):
+        notifier.add(tables)
+
+    assert tables.rows(1) == {5: {"A": 7}}
+
+
+@pytest.mark.parametrize(
+    ("method", "others"),
+    [
+        ("on_begin_table_update", []),
+        ("on_end_table_update", [("begin", 1), ("void", 1)]),
+    ],
+)
+def test_where_a_listener_raises_an_update_is_void_for_those_who_got_its_beginning_only(
+    method: str, others: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Raising(Log):
+        pass
+
+    def fail(self: Listener, subscription_id: int) -> None:
+        raise ValueError("of the listener's own")
+
+    monkeypatch.setattr(Raising, method, fail)
+    before, after = Log(), Log()
+    notifier = Notifier(before)
+    notifier.add(Raising())
+    notifier.add(after)
+
+    with pytest.raises(ValueError, match="own"):
+        notify(notifier, stream_of(RESPONSES[0], BEGIN, END))
+    notifier.connection_lost(SourceUnavailable("over"))
+
+    whole = [("begin", 1), ("end" if method == "on_end_table_update" else "void", 1)]
+    confirmed = [("connected", 1 << 16), ("subscribed", 1)]
+    assert (before.calls, after.calls) == (confirmed + whole, confirmed + others)

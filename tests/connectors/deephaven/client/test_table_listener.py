@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -19,7 +18,7 @@ from silverfold.connectors.deephaven.client.table_listener import TableListener
 from silverfold.connectors.deephaven.protocol.messages import ColumnInfo, SubscribeMode
 from silverfold.connectors.deephaven.protocol.types import TYPES as COLUMN_TYPES
 from silverfold.connectors.deephaven.server.server import TableServer
-from silverfold.connectors.deephaven.server.tables.live_table import LiveTable, load
+from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 
 NOON = 1_503_662_400_000_000_000
 TYPES = {
@@ -135,49 +134,28 @@ def test_what_came_can_be_waited_for_and_the_last_answer_is_known(server: TableS
         assert listener.last_subscription_id == 7
 
 
-def test_a_listener_that_is_added_later_hears_what_stands_and_whole_updates(
+def test_a_listener_that_is_added_later_gets_the_subscriptions_that_are_confirmed_from_then_on(
     server: TableServer, quotes: LiveTable
 ) -> None:
-    first, second = TableListener(), TableListener()
+    first, late = TableListener(), TableListener()
     with TableClient("127.0.0.1", server.port, first) as client:
         client.subscribe(7, SubscribeMode.SNAPSHOT_WITH_UPDATES, "Quotes")
         first.expect_updates(1)
-        client.add_listener(second)
-        second.expect_subscribe_responses(1)
+        client.add_listener(late)
+        client.subscribe(8, SubscribeMode.SNAPSHOT_WITH_UPDATES, "Quotes")
+        first.expect_updates(2)
         with quotes.update() as update:
             update.add([{"Sym": "MSFT"}])
-        for each in (first, second):
-            each.expect_updates(2 if each is first else 1)
-        assert (len(first.rows(7)), len(second.rows(7))) == (3, 1)
+        first.expect_updates(4)
+        late.expect_updates(2)
         client.unsubscribe(7)
-        second.expect_unsubscribe_responses(1)
-        third = TableListener()
-        client.add_listener(third)
-        assert third.columns(7) == ()
-    server.close()
-    late = TableListener()
-    client.add_listener(late)
-    assert late.rows(7) == {}
+        first.expect_unsubscribe_responses(1)
+        client.unsubscribe(8)
+        late.expect_unsubscribe_responses(1)
 
-
-def test_a_listener_that_is_added_later_gets_no_subscription_that_is_over() -> None:
-    table = load({"S": "String"}, {"S": ["a"]})
-    with TableServer.start(0, msg_buffer_size=400) as server:
-        server.export_table("Texts", table)
-        first, late = TableListener(), TableListener()
-        with TableClient("127.0.0.1", server.port, first) as client:
-            client.subscribe(1, SubscribeMode.SNAPSHOT_ONLY, "Texts")
-            client.subscribe(2, SubscribeMode.SNAPSHOT_WITH_UPDATES, "Texts")
-            client.subscribe(3, SubscribeMode.SNAPSHOT_WITH_UPDATES, "Texts", ["S"], "S = `a`")
-            first.expect_updates(3)
-            with table.update() as update:
-                update.add_columns({"S": ["y" * 500]})
-            first.expect_subscription_errors(1)
-            client.add_listener(late)
-
-    assert first.last_error is not None
-    assert first.last_error[:2] == (2, "OBJECT_OVERFLOW")
-    assert [len(late.columns(subscription_id)) for subscription_id in (1, 2, 3)] == [0, 0, 1]
+    assert (len(first.rows(7)), late.rows(7), late.columns(7)) == (3, {}, ())
+    assert late.rows(8) == first.rows(8) == first.rows(7)
+    assert late.last_subscription_id == 8
 
 
 def test_all_listeners_are_told_that_the_connection_is_over_also_those_that_come_then(server: TableServer) -> None:
@@ -193,25 +171,6 @@ def test_all_listeners_are_told_that_the_connection_is_over_also_those_that_come
                 each.expect_updates(9)
         client.add_listener(listeners[2])
         assert listeners[2].connection_error is not None
-
-
-def test_a_listener_can_be_added_inside_an_update_and_waits_for_its_end(server: TableServer, quotes: LiveTable) -> None:
-    second, added = TableListener(), threading.Event()
-
-    class Adding(Listener):
-        def on_begin_table_update(self, subscription_id: int) -> None:
-            if not added.is_set():
-                client.add_listener(second)
-                added.set()
-
-    with TableClient("127.0.0.1", server.port, Adding()) as client:
-        client.subscribe(7, SubscribeMode.SNAPSHOT_WITH_UPDATES, "Quotes")
-        assert added.wait(20)
-        second.expect_subscribe_responses(1)
-        with quotes.update() as update:
-            update.modify({1: {"Size": 3}})
-        second.expect_updates(1)
-        assert {key: row["Size"] for key, row in second.rows(7).items()} == {1: 3}
 
 
 @pytest.mark.parametrize("seed", range(20))

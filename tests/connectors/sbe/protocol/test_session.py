@@ -86,6 +86,19 @@ def test_a_frame_of_another_encoding_is_an_event_and_reading_goes_on_behind_it(s
     assert events(octets, "sofh", begins=furthest([other.place]), size=size) == [last]
 
 
+def test_sbe_of_the_other_byte_order_ends_reading_so_that_a_schema_that_is_right_finds_it():
+    octets = stream("sofh", SECURITIES[:1]) + FrameWriter(FRAMINGS["sofh"], byte_order=">").write(SECURITIES[1:2])
+
+    first, bad = events(octets, "sofh")
+
+    assert (first.body, first.place) == (SECURITIES[0], "47")
+    assert (type(bad), bad.begins, bad.left) == (BadBytes, 53, SECURITIES[1])
+    assert str(bad.error) == (
+        "encoding-type at byte 47: encoding 0x5be0, that of the schema's byte order is 0xeb50: "
+        "this is SBE of the other byte order; is the schema's byteOrder right?"
+    )
+
+
 @pytest.mark.parametrize(
     ("numbers", "gaps"),
     [

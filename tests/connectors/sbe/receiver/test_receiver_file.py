@@ -250,6 +250,21 @@ def test_bytes_of_a_file_that_are_no_messages_end_every_epoch_there(tmp_path: Pa
     assert [json.loads(f.body)["offset"] for f in sink.frames if f.kind == "mark"] == [188, 188]
 
 
+def test_messages_of_the_other_byte_order_land_once_the_schema_is_right(tmp_path: Path, stopped_at_the_end):
+    xml, file, sink = tmp_path / "market.xml", tmp_path / "frames.bin", Sink()
+    file.write_bytes(STREAM)
+    xml.write_bytes(TEXT.replace(b"littleEndian", b"bigEndian", 1))
+    one = receiver(f"file:{file}", schema=str(xml))
+    with pytest.raises(RemoteProtocolError, match="is the schema's byteOrder right"):
+        epoch(one, sink)
+    assert sink.bodies == []
+
+    replaced(xml, TEXT)
+
+    assert stopped_at_the_end(one, sink, sink.resume(2))
+    assert sink.bodies == SECURITIES
+
+
 def test_a_schema_that_is_replaced_ends_the_epoch_of_a_file_at_rest_and_the_next_one_lands_it(
     tmp_path: Path, meanwhile, stopped_at_the_end
 ):

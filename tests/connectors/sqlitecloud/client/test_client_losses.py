@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from silverfold.conf.errors import (
+    LocalProtocolError,
     RemoteProtocolError,
     SourceUnavailable,
     StatementRefused,
@@ -68,6 +69,20 @@ def test_a_refused_pauth_ends_the_session():
     assert SECRET not in str(error)
 
 
+def test_an_error_behind_the_first_chunks_of_a_result_is_a_refusal_and_the_session_goes_on():
+    refused = chunk(1, (1, "a")) + encode_error(ServerError(1, 0, -1, "integer overflow"))
+    peer = Peer({"SELECT 1": refused, "SELECT 2": chunk(1, (2, "b")) + b"/6 0 0 0 "})
+
+    async def use(db):
+        rows = db.select("SELECT 1")
+        assert await anext(rows) == (1, "a")
+        with pytest.raises(StatementRefused, match="1: integer overflow"):
+            await anext(rows)
+        return [row async for row in db.select("SELECT 2")]
+
+    assert run(peer, use) == [(2, "b")]
+
+
 @pytest.mark.parametrize("ticket", [OK, b"|5 PAUTH", b"|79 PAUTX" + TICKET[9:], b"+2 NO"])
 def test_no_second_connection_is_opened_without_a_ticket_that_is_one(ticket):
     peer = Peer({"LISTEN": ticket})
@@ -119,12 +134,31 @@ def test_what_comes_unasked_is_not_taken_for_the_answer_to_what_is_asked_next(un
     assert peer.commands[-1] == "first"
 
 
-def test_a_server_that_stops_in_a_frame_is_given_up_in_time():
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"frame_timeout": 0.1}, r"did not come to its end within 0\.1 s"),
+        ({"timeout": 1}, "part of a frame came, and nothing more within 1 s"),
+    ],
+)
+def test_a_server_that_stops_in_a_frame_is_given_up_in_time(limits, reason):
     async def use(db):
-        with pytest.raises(SourceUnavailable, match=r"did not come to its end within 0\.1 s"):
+        with pytest.raises(SourceUnavailable, match=reason):
             await db.exec("SELECT")
 
-    run(Peer({"SELECT": b"+5 hel"}), use, frame_timeout=0.1)
+    run(Peer({"SELECT": b"+5 hel"}), use, **limits)
+
+
+def test_a_listen_that_is_no_call_of_its_own_is_refused_before_it_is_sent():
+    peer = Peer()
+
+    async def use(db):
+        with pytest.raises(LocalProtocolError, match="call listen or listen_table"):
+            await db.exec(" listen foo;")
+        return await db.uuid()
+
+    assert run(peer, use) == UUID
+    assert not any("foo" in command for command in peer.commands)
 
 
 def test_a_server_that_stops_in_a_notification_is_given_up_in_time():

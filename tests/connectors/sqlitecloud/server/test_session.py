@@ -9,6 +9,7 @@ import apsw
 import pytest
 
 from silverfold.connectors.sqlitecloud.protocol.messages import Command, JsonText, Rowset, ServerError
+from silverfold.connectors.sqlitecloud.server import connection
 from silverfold.connectors.sqlitecloud.server.options import ServerOptions
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 from silverfold.connectors.sqlitecloud.server.state import Credentials
@@ -133,6 +134,20 @@ def test_a_long_result_comes_in_chunks_by_itself_and_is_read_as_it_is_sent(
     assert 200 < len(first.rows) < 400
     peer.close()
     wait_until(lambda: server.client_count == 0, "the clients to be gone")  # it ends although the result never does
+
+
+@pytest.mark.parametrize("what", ["INSERT INTO foo(id) SELECT i FROM n", "SELECT max(i) FROM n"])
+def test_a_statement_that_does_not_end_ends_once_its_client_has_left(
+    peer: Peer, server: SqliteCloudServer, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr(connection, "_LOOKS_FOR_CLIENT", 0.01)
+    with Peer(server.port) as other:
+        other.ask("USE DATABASE shop.db")
+        other.say(f"WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n) {what}")
+
+    wait_until(lambda: server.client_count == 1, "one client to be left")
+
+    assert peer.ask("INSERT INTO foo(id) VALUES(2)") == [10, 0, 2, 1, 1, 1]
 
 
 def test_what_a_client_does_not_want_is_left_out(peer: Peer) -> None:

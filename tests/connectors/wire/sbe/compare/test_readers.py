@@ -128,3 +128,20 @@ def test_the_name_of_a_constant_counts_beside_its_number(
         return schema(version, message(field), types=f'<enum name="Side" encodingType="uint8">{values}</enum>')
 
     assert rules(with_constant(1, "Buy", "Sell", "Buy"), with_constant(2, *names, constant)) == [expected]
+
+
+def test_a_constant_that_is_no_number_is_equal_to_itself():
+    def with_constant(version: int, value: str, group: str) -> Schema:
+        constant = f'<type name="K" primitiveType="double" presence="constant">{value}</type>'
+        types = f'{constant}<composite name="C">{members("x")}{constant}</composite>'
+        parts = (
+            f'<field name="c" id="3" type="C"/><group name="{group}" id="4"><field name="c" id="5" type="C"/></group>'
+        )
+        return schema(version, message(f'<field name="k" id="2" type="K"/>{parts}'), types=types)
+
+    assert rules(with_constant(1, "NaN", "g"), with_constant(1, "NaN", "g")) == []
+    assert rules(with_constant(1, "NaN", "g"), with_constant(2, "NaN", "h")) == [
+        ("R60", Severity.INFORMATION, Severity.INFORMATION)
+    ]
+    breaking = ("R32", Severity.BREAKING, Severity.BREAKING)
+    assert rules(with_constant(1, "NaN", "g"), with_constant(2, "0", "g")) == [breaking, breaking]
