@@ -25,7 +25,8 @@ def _type_text(text: str) -> str:
     try:
         return str(parse_type(text))
     except InvalidValue as error:
-        raise ValueError("a type in Spark's DDL, such as bigint, decimal(10,2) or array<string>") from error
+        allowed = "a type in Spark's DDL, such as bigint, decimal(10,2) or array<string>, with each field's name once"
+        raise ValueError(allowed) from error
 
 
 TypeText: TypeAlias = Annotated[str, AfterValidator(_type_text)]
