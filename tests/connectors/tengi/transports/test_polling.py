@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from http import HTTPStatus
 
 import pytest
 
@@ -14,35 +13,9 @@ from silverfold.connectors.tengi.protocol.events import BadFrame, Transport
 from silverfold.connectors.tengi.transports.configuration import ConfigurationBuilder
 from silverfold.connectors.tengi.transports.dialing import open_link
 from silverfold.connectors.tengi.transports.link import Link
-from silverfold.connectors.tengi.transports.requests import HttpReader, encode_answer
 from tests.support.peers import serving
 from tests.support.tengi.pairs import run
-from tests.support.tengi.raw_peer import HANDSHAKE
-
-HEAD = b"\1\xff\x9b" + bytes(16)
-RESPONSE = HEAD + b"\xff\x9a\xff\x9b" + bytes(16) + b"\xff\x98\xff\x35"
-NOTHING = RESPONSE + bytes(4)
-
-
-class PolledServer:
-    """Answers each poll at once, always alike.
-
-    Attributes:
-        times: When the polls came.
-    """
-
-    def __init__(self, answer: bytes) -> None:
-        self.answer = answer
-        self.times: list[float] = []
-
-    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = HttpReader(await reader.readuntil(b"\r\n\r\n")).next_head()
-        assert head is not None
-        body = await reader.readexactly(head.content_length or 0)
-        is_handshake = body == HANDSHAKE
-        if not is_handshake:
-            self.times.append(asyncio.get_running_loop().time())
-        writer.write(encode_answer(HTTPStatus.OK, HEAD + HANDSHAKE[1:] if is_handshake else self.answer))
+from tests.support.tengi.polled_server import NOTHING, RESPONSE, PolledServer
 
 
 async def linked(address: Address) -> Link:
