@@ -93,17 +93,17 @@ class Resume:
 
     Args:
         epoch: Number of this connection, from 1.
-        source_positions: Last ``source_position`` landed per stream, and reached by each silver table
-            (``silver/<table>``).
-        last_control: Body of the last feed-level control frame (one without a stream) that landed; None if there is
-            none.
+        source_positions: Last ``source_position`` landed per stream.
+        last_control: Body of the last feed-level control frame (one without a stream) that landed; None for none.
         stream_controls: Body of the last control frame of each stream, of those that an earlier process landed.
+        silver_positions: Last ``source_position`` of each silver table, if known; further, if bronze was lost.
     """
 
     epoch: int
     source_positions: Mapping[str, str] = field(default_factory=dict)
     last_control: bytes | None = None
     stream_controls: Mapping[str, bytes] = field(default_factory=dict)
+    silver_positions: Mapping[str, str] = field(default_factory=dict)
 
 
 class FrameSink(Protocol):

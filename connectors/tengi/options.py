@@ -25,7 +25,8 @@ def _type_text(text: str) -> str:
     try:
         return str(parse_type(text))
     except InvalidValue as error:
-        raise ValueError("a type in Spark's DDL, such as bigint, decimal(10,2) or array<string>") from error
+        allowed = "a type in Spark's DDL, such as bigint, decimal(10,2) or array<string>, with each field's name once"
+        raise ValueError(allowed) from error
 
 
 TypeText: TypeAlias = Annotated[str, AfterValidator(_type_text)]
@@ -71,7 +72,7 @@ class TengiOptions(Strict):
     ping_interval: Seconds = 15.0
     """Seconds between pings. Their answers show that the source is there, and how far ahead: see ``status``."""
     dead_after: Seconds = 45.0
-    """Seconds without a packet of the source after which the connection is given up."""
+    """Seconds without a packet of the source, or in which it takes none, after which the connection is given up."""
     reorder_wait: Seconds = 5.0
     """Seconds to wait for a change that others have overtaken, before it is asked for again."""
     reorder_packets: int = Field(default=10_000, ge=1, le=10_000_000)

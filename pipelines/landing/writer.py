@@ -104,15 +104,13 @@ class BronzeWriter:
         """Return the state landed before. Reads small columns of all files, and the bodies of control frames.
 
         Args:
-            silver: Source positions of silver's tables (`pipelines.storage.silver_position.source_positions`); they
-                may be lost here.
+            silver: Source positions of silver's tables (`pipelines.storage.silver_position.source_positions`).
         """
         from silverfold.pipelines.landing.bronze import last_controls, last_source_positions  # noqa: PLC0415 - pandas; few receivers need it
 
         controls = last_controls(self._place)
         of_streams = {stream: body for stream, body in controls.items() if stream is not None}
-        positions = {**silver, **last_source_positions(self._table)}
-        return Resume(self.epoch, positions, controls.get(None), of_streams)
+        return Resume(self.epoch, last_source_positions(self._table), controls.get(None), of_streams, silver)
 
     def refresh(self) -> None:
         """Reread the log before the next commit: after a compaction, older log files will be dropped."""

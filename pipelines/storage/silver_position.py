@@ -51,12 +51,8 @@ def silver_positions(places: Places, feed: str, tables: Iterable[str]) -> dict[s
 
 
 def source_positions(tables: Mapping[str, SilverPosition]) -> dict[str, str]:
-    """Return the source position of the last frame that each table has, under ``silver/<table>``.
-
-    They are not keyed by stream: where bronze was lost, positions do not show whether it or a table is further. The
-    source's positions do.
-    """
-    known = {f"silver/{table}": found.source_position for table, found in tables.items()}
+    """Return the source position of the last frame of each table that knows it."""
+    known = {table: found.source_position for table, found in tables.items()}
     return {name: position for name, position in known.items() if position is not None}
 
 

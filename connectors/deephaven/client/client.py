@@ -35,6 +35,8 @@ from silverfold.connectors.deephaven.protocol.schemas import load_roles
 from silverfold.connectors.deephaven.protocol.session import Session
 
 _READ = 1 << 18
+_OWN = threading.local()
+"""``client`` is the client whose thread this is."""
 
 
 class TableClient(Closeable):
@@ -67,6 +69,7 @@ class TableClient(Closeable):
         self._state = threading.Lock()
         self._sending = threading.Lock()
         self._greeted = threading.Event()
+        self._awaited_end = threading.Event()  # the thread has ended, or its listener now waits for another's
         self._closing = False
         self._ended = False
         self._end_reason = "the server closed the connection"
@@ -115,13 +118,18 @@ class TableClient(Closeable):
     def close(self) -> None:
         """Close the connection and wait for the thread, unless called by the listener itself. Safe to repeat.
 
+        A listener does not wait for another client's that closes clients as well: they may close each other's.
         The listener hears no more, unless an update is open: that is void, and the connection is over.
         """
         self._closing = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
-        if threading.current_thread() is not self._thread:
+        own: TableClient | None = getattr(_OWN, "client", None)
+        if own is None:
             self._thread.join()
+        else:
+            own._awaited_end.set()
+            self._awaited_end.wait()
 
     def _send(self, request: Callable[[], bytes]) -> None:
         if not self._greeted.wait(self._timeout):
@@ -137,6 +145,7 @@ class TableClient(Closeable):
                 raise SourceUnavailable(f"the request cannot be sent: {error}") from error
 
     def _run(self) -> None:
+        _OWN.client = self
         error: SilverfoldError | None = SourceUnavailable("a listener raised an error, which ends the connection")
         try:
             error = self._receive()
@@ -144,8 +153,11 @@ class TableClient(Closeable):
             self._ended = True
             self._greeted.set()
             self._socket.close()
-            if error is not None:
-                self._notifier.connection_lost(error)
+            try:
+                if error is not None:
+                    self._notifier.connection_lost(error)
+            finally:
+                self._awaited_end.set()
 
     def _receive(self) -> SilverfoldError | None:
         """Report events until the connection ends; return the reason, or None if nothing is left to report."""

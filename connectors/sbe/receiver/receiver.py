@@ -75,7 +75,7 @@ class SbeReceiver:
         await land_connection(connection, landing, sink, first=self._first_frames(landing, resume))
 
     async def _from_file(self, path: Path, sink: FrameSink, resume: Resume) -> str | None:
-        begins = furthest(resume.source_positions.values())
+        begins = furthest([*resume.source_positions.values(), *resume.silver_positions.values()])
         session = Session(self._schema, self._framing, begins=begins)
         landing = Landing(self._schema, session, places=True, reported=self._reported)
         with GrowingFile(path, begins.offset, lacks=self._framing.padding - 1) as file:

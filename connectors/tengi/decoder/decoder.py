@@ -120,8 +120,8 @@ def _read_schema(packet: Packet, seen: dict[str, int]) -> Schema:
         raise InvalidValue("no schema with version, keys and columns", reason="bad_schema")
     ordered = [keys.get(str(at)) for at in range(len(keys))]
     names = [name for name in ordered if name in columns]
-    if len(names) < len(keys):
-        raise InvalidValue("a key is no column", reason="bad_schema")
+    if len(set(names)) < len(keys):
+        raise InvalidValue("a key is no column, or is one twice", reason="bad_schema")
     for name in sorted(columns):
         seen.setdefault(name, len(seen))
     kinds = {name: parse_type(columns[name]) for name in sorted(columns, key=seen.__getitem__)}

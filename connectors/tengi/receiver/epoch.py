@@ -114,7 +114,7 @@ class Epoch:
             return self._mark_unknown(f"packet {heading.name}")
         packet = read_packet(event.body)
         if isinstance(packet, Pong):
-            return self._take_pong(packet)
+            return self._take_pong(packet, now)
         if isinstance(packet, Ping):
             if len(self._answers) < _MOST_ANSWERS:
                 self._answers.append(Pong(packet.seq))
@@ -122,17 +122,18 @@ class Epoch:
         assert isinstance(packet, SourceError)
         return self._take_error(packet, now)
 
-    def _take_pong(self, pong: Pong) -> list[Frame]:
+    def _take_pong(self, pong: Pong, now: float) -> list[Frame]:
         """Return a mark of how far the feed is behind the source's report, if that has changed."""
-        for stream in pong.newest.keys() & self._tables.keys():
-            self._tables[stream].take_newest(pong.newest[stream])
+        frames: list[Frame] = []
+        for stream in sorted(pong.newest.keys() & self._tables.keys()):
+            frames += self._tables[stream].take_newest(pong.newest[stream], now)
         clock = self._clock()
         lags = {f"table {stream}": table.lag(clock) for stream, table in self._tables.items()}
         parts = {name: lag for name, lag in lags.items() if lag is not None}
-        if parts == self._reported:
-            return []
-        self._reported = parts
-        return [mark("progress", parts=parts)]
+        if parts != self._reported:
+            self._reported = parts
+            frames.append(mark("progress", parts=parts))
+        return frames
 
     def _take_error(self, error: SourceError, now: float) -> list[Frame]:
         """Pass an error to its table; one that names none is about all of them."""

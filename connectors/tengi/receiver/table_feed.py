@@ -51,7 +51,7 @@ class TableFeed:
         backoff: Backoff,
     ) -> None:
         self._stream, self._options, self._schemas, self._backoff = stream, options, schemas, backoff
-        self._order = self._new_order(position)
+        self._order, self._resumed = self._new_order(position), position
         self._schema: Schema | None = None
         self._early: list[tuple[Heading, MessageReceived]] = []
         self._early_bytes, self._is_older = 0, False
@@ -118,12 +118,13 @@ class TableFeed:
         self._schema_by, self._retry_at = _NEVER, now + wait
         return [mark("source error", stream=self._stream, level="warning", next_in=round(wait, 3), **details)]
 
-    def take_newest(self, newest: Newest) -> None:
-        """Take the source's report of its newest update."""
+    def take_newest(self, newest: Newest, now: float) -> list[Frame]:
+        """Take the source's report of its newest update; return what to land."""
         earlier = [each for each in self._not_landed() if each.position < newest.position]
         if len(earlier) > _MOST_REPORTS:
             del earlier[1::2]
         self._newest = [*earlier, newest]
+        return self._begin_anew(now) if self._is_behind(newest.position) else []
 
     def lag(self, clock: float) -> dict[str, float] | None:
         """Return how far what landed is behind the source's report, by measure.
@@ -150,6 +151,21 @@ class TableFeed:
     def _not_landed(self) -> list[Newest]:
         position = self._order.position
         return [each for each in self._newest if position is None or each.position > position]
+
+    def _is_behind(self, newest: Position) -> bool:
+        """Return whether the source, by its newest update, has lost some that landed on earlier connections.
+
+        It gives their numbers to others, which would be taken for repeated ones.
+        """
+        resumed = self._resumed
+        is_behind = resumed is not None and newest.epoch == resumed.epoch and newest.seq < resumed.seq
+        return is_behind and not self.refused
+
+    def _begin_anew(self, now: float) -> list[Frame]:
+        """Ask for a snapshot of a source that is behind; return what to land. Once on a connection."""
+        behind = mark("source behind", stream=self._stream, level="warning", landed=str(self._resumed))
+        self._order, self._resumed = self._new_order(None), None
+        return [behind, *self.subscribe(now)]
 
     def _new_order(self, position: Position | None) -> TableOrder[MessageReceived]:
         options = self._options
@@ -204,6 +220,8 @@ class TableFeed:
         if heading.id is not None and heading.version is not None and heading.version < self._schema.version:
             self.duplicates += 1
             return []
+        if heading.id is not None and self._is_behind(position):
+            return self._begin_anew(now)
         self._idle_by = now + self._options.resubscribe_idle
         if heading.id is None:
             return self._perform(order.change(position, packet, len(packet.raw), now), now)
@@ -275,5 +293,9 @@ def landed_schemas(controls: Mapping[str, bytes], *, limit: int) -> dict[str, Sc
 
 
 def _outgrows(schema: Schema, before: Schema) -> bool:
-    """Return whether rows of an earlier schema may not fit: a column is new or has another type, or keys differ."""
-    return schema.keys != before.keys or not schema.columns.items() <= before.columns.items()
+    """Return whether rows of an earlier schema may not fit: a column is new or has another type, or keys differ.
+
+    So it may be if versions between them never came: a column of both may have been dropped, and be another one.
+    """
+    is_next = schema.version in (before.version, before.version + 1)
+    return not is_next or schema.keys != before.keys or not schema.columns.items() <= before.columns.items()

@@ -96,8 +96,7 @@ class TengiSourceSubscription(LoopSubscription):
             async with asyncio.timeout_at(min(due, self._table.deadline)):
                 return await link.next_event()
         except TimeoutError:
-            if self._loop.time() > link.last_received + self._options.dead_after:
-                raise SourceUnavailable(f"nothing came for {self._options.dead_after:g} s") from None
+            link.check_alive(self._options.dead_after)
             if self._loop.time() >= due:
                 await self._send(link, Ping(next(self._numbers)))
             return None

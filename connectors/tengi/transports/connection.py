@@ -13,6 +13,9 @@ Listeners, and ``on_connect``, may await all methods of their connection, of its
 ``abort``, ``stop``          all others have ended on return; the listener itself goes on, and is the last
 ===========================  =====================================================================================
 
+This holds in tasks that a listener waits for as well; only ``on_connect`` is cancelled if one of its tasks stops the
+server. Nobody waits for a listener of an end that ends connections: two that end each other's would wait for ever.
+
 An error of a listener is the connection's event ``on_exception``, and so is a CancelledError that the listener got from
 what it awaited. Both cost the other listeners, and the connection, nothing.
 """
@@ -36,6 +39,8 @@ from silverfold.connectors.tengi.transports.queues import Inbox
 
 _CALLS: Final[ContextVar[frozenset[object]]] = ContextVar("_CALLS", default=frozenset())
 """Calls of listeners that the running code is part of: it cannot wait for their ends."""
+_ENDS: Final[ContextVar[frozenset[asyncio.Event]]] = ContextVar("_ENDS", default=frozenset())
+"""Ends of connections that the running code is told of."""
 
 _T = TypeVar("_T")
 
@@ -91,6 +96,7 @@ class Connection:
         self._tasks: list[asyncio.Task[None]] = []
         self._is_leaving = False
         self._ended, self._closed = asyncio.Event(), asyncio.Event()
+        self._awaited_end = asyncio.Event()  # all listeners know, or the one that is told now waits for others
         self._finishing: asyncio.Task[None] | None = None
 
     @property
@@ -188,6 +194,8 @@ class Connection:
     async def abort(self) -> None:
         """End the connection at once; messages that no listener has had are dropped. Returns once all is over."""
         self._is_leaving = True
+        for end in _ENDS.get():
+            end.set()
         await self._link.abort()
         tasks, self._tasks = self._tasks, []
         await cancel_and_wait(*(tasks[:1] if self._is_in_listener() else tasks))
@@ -271,15 +279,16 @@ class Connection:
         """Tell the listeners of the end, once, in a task of its own that nobody cancels."""
         if self._finishing is None:
             self._finishing = asyncio.create_task(self._fire_end())
-        if self._finishing is not asyncio.current_task():
-            await asyncio.shield(self._finishing)
+        await self._awaited_end.wait()
 
     async def _fire_end(self) -> None:
+        _ENDS.set(_ENDS.get() | {self._awaited_end})
         await self._link.close()
         if not self._is_leaving:
             await self._fire("on_disconnected")
         await self._fire("on_closed")
         self._closed.set()
+        self._awaited_end.set()
         self._log.debug("connection_closed", by="us" if self._is_leaving else "peer")
 
     async def _fire(self, event: str, *arguments: object) -> None:

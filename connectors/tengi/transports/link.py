@@ -82,6 +82,17 @@ class Link(ABC):
         self._check_open()
         return self._outbox.offer(self._outgoing(message))
 
+    def check_alive(self, silence: float) -> None:
+        """Raise SourceUnavailable if nothing came for so many seconds, or nothing of what is queued was taken.
+
+        Who answers polls need not take posts.
+        """
+        now, untaken_since = asyncio.get_running_loop().time(), self._outbox.untaken_since
+        if now >= self.last_received + silence:
+            raise SourceUnavailable(f"{self.peer_address}: nothing came for {silence:g} s")
+        if untaken_since is not None and now >= untaken_since + silence:
+            raise SourceUnavailable(f"{self.peer_address}: takes nothing for {silence:g} s")
+
     @abstractmethod
     async def close(self) -> None:
         """Send what is queued, for up to ``close_timeout``, and end the connection. Safe to repeat."""

@@ -16,13 +16,22 @@ from structlog.typing import FilteringBoundLogger
 from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceUnavailable
 from silverfold.connectors.common.transport import Address, Connection, connect
 from silverfold.connectors.tengi.protocol.connection import ClientConnection
-from silverfold.connectors.tengi.protocol.events import Closed, Event, HandshakeReceived, Peer, PollAnswered
+from silverfold.connectors.tengi.protocol.events import (
+    BadFrame,
+    Closed,
+    HandshakeReceived,
+    MessageReceived,
+    Peer,
+    PollAnswered,
+)
 from silverfold.connectors.tengi.transports.configuration import Configuration
 from silverfold.connectors.tengi.transports.exchanges import read_answer
 from silverfold.connectors.tengi.transports.link import Link, LinkEvent, cancel_and_wait
 from silverfold.connectors.tengi.transports.requests import CONTENT_TYPE, MAX_HEAD, encode_post
 
 _CLOSED: Final = Closed("end of the connection")
+_SHORTEST_POLL: Final = 0.1
+"""Seconds between polls at least, unless one brings a message: not every server waits for one."""
 
 
 class PollingLink(Link):
@@ -74,23 +83,24 @@ class PollingLink(Link):
             if self._polling is None:
                 self._polling = asyncio.create_task(self._poll())
             await asyncio.wait([self._polling, self._posting], return_when=asyncio.FIRST_COMPLETED)
-            try:
+            if not self._events:  # else an error comes behind them
                 self._check_tasks(self._polling, self._posting)
-            except SilverfoldError:
-                self._end()
-                raise
         return self._events.popleft()
 
     def _check_tasks(self, polling: asyncio.Task[None], posting: asyncio.Task[None]) -> None:
         """Take the result of what has ended. Raise its error."""
-        if polling.done():
-            self._polling = None
-            if not polling.cancelled():
-                polling.result()
-        if posting.done():
-            self._has_ended = True
-            if not posting.cancelled():
-                posting.result()
+        try:
+            if polling.done():
+                self._polling = None
+                if not polling.cancelled():
+                    polling.result()
+            if posting.done():
+                self._has_ended = True
+                if not posting.cancelled():
+                    posting.result()
+        except SilverfoldError:
+            self._end()
+            raise
 
     async def close(self) -> None:
         """See `Link.close`."""
@@ -118,17 +128,24 @@ class PollingLink(Link):
         self._outbox.close(drop=True)
 
     async def _poll(self) -> None:
+        again_at = asyncio.get_running_loop().time() + _SHORTEST_POLL
         body = await self._exchange(self._client.send_poll())
         if body is None:
             raise SourceUnavailable("the server closed the connection without an answer to a poll")
         self._received()
         self._client.receive(body)
-        event: Event | None
-        while (event := self._client.next_event()) is not None:
+        event = self._client.next_event()
+        if isinstance(event, BadFrame):  # whoever gives no answer to a poll would give none to the next
+            self._events.append(event)
+            raise event.error
+        while event is not None:
             if isinstance(event, PollAnswered):
                 self._events += event.messages
             else:
                 self._events.append(event)  # type: ignore[arg-type]  # a bad frame: handshakes and polls are over
+            event = self._client.next_event()
+        if not any(isinstance(each, MessageReceived) for each in self._events):
+            await asyncio.sleep(again_at - asyncio.get_running_loop().time())
 
     async def _post_queued(self) -> None:
         while True:

@@ -31,6 +31,8 @@ class Outbox:
         self._turn = asyncio.Lock()  # fair: those that wait for room keep their order
         self._room, self._filled = asyncio.Event(), asyncio.Event()
         self.is_closed = False
+        self.untaken_since: float | None = None
+        """Time, of the event loop's clock, since when nothing was taken; None if nothing is queued."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -63,12 +65,14 @@ class Outbox:
         while self._items and (not taken or size + len(self._items[0]) <= most):
             taken.append(self._items.popleft())
             size += len(taken[-1])
+        self.untaken_since = asyncio.get_running_loop().time() if self._items else None
         self._resize(-size)
         return taken
 
     def put_back(self, items: Iterable[bytes]) -> None:
         """Return items that were not sent to the front."""
         for item in reversed(list(items)):
+            self._note_first()
             self._items.appendleft(item)
             self._resize(len(item))
 
@@ -77,7 +81,7 @@ class Outbox:
         self.is_closed = True
         if drop:
             self._items.clear()
-            self._size = 0
+            self._size, self.untaken_since = 0, None
         self._filled.set()
         self._room.set()
 
@@ -85,8 +89,13 @@ class Outbox:
         return not self._items or self._size + len(item) <= self._limit
 
     def _append(self, item: bytes) -> None:
+        self._note_first()
         self._items.append(item)
         self._resize(len(item))
+
+    def _note_first(self) -> None:
+        if not self._items:
+            self.untaken_since = asyncio.get_running_loop().time()
 
     def _resize(self, change: int) -> None:
         self._size += change

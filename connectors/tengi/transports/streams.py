@@ -81,7 +81,10 @@ class StreamLink(Link):
                 raise SourceUnavailable(f"{self.peer_address} closed the connection without a handshake")
             if taken > MAX_HANDSHAKE:
                 raise RemoteProtocolError("a handshake without end", reason="too_large")
-            taken += await self._receive()
+            try:
+                taken += await self._receive()
+            finally:  # no task writes yet
+                self._socket.write(b"".join(self._outbox.take(_BATCH)))
 
     async def write(self, octets: bytes) -> None:
         """Send a packet of the handshake, past the queue."""

@@ -98,8 +98,8 @@ def test_source_positions_are_read_back_per_stream(place):
     first = writer(place)
     first.append(rows(0, 3))
     assert first.resume().source_positions == {"quotes": "s2"}
-    silver = {"silver/quotes": "s7"}  # which of both is further, the source's own order tells
-    assert first.resume(silver).source_positions == {"quotes": "s2", "silver/quotes": "s7"}
+    resume = first.resume({"quotes": "s7"})
+    assert (resume.source_positions, resume.silver_positions) == ({"quotes": "s2"}, {"quotes": "s7"})
 
 
 def test_the_last_control_frame_of_the_feed_and_of_each_stream_is_read_back(place):

@@ -350,7 +350,7 @@ def test_a_receiver_goes_on_behind_what_silver_has_of_frames_that_bronze_lost(pl
 
     def script(stop):
         async def epoch(_sink, resume):
-            resumed.append(dict(resume.source_positions))
+            resumed.append((dict(resume.source_positions), dict(resume.silver_positions)))
             stop.set()
             await asyncio.Event().wait()
 
@@ -361,7 +361,7 @@ def test_a_receiver_goes_on_behind_what_silver_has_of_frames_that_bronze_lost(pl
     first = [(frame.frame_seq, frame.epoch) for frame in landed(places)]
     run(places, script, settings=ours, continuity="resume")  # nothing of the stream has landed since
 
-    assert resumed == [{"silver/quotes": "77"}, {"silver/quotes": "77"}]
+    assert resumed == [({}, {"quotes": "77"})] * 2
     lost = {"mark": "frames lost", "level": "warning", "first": 0, "last": 9}
     assert marks(places, "frames lost") == [lost, lost]
     assert first == [(10, 4), (11, 4), (12, 5), (13, 5)]

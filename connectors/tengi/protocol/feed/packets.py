@@ -18,6 +18,8 @@ from silverfold.connectors.tengi.protocol.feed.columns import whole
 from silverfold.connectors.tengi.protocol.values import Byte, Identifier, Int, Packet
 
 OPS: Final = ("INSERT", "UPDATE", "DELETE")
+_MOST_TEXT: Final = 1_000
+"""Characters of an error's text that are read: it is logged, lands and is shown at each try."""
 _EPOCH: Final = re.compile("[0-9]{20}", re.ASCII)
 
 
@@ -344,7 +346,9 @@ _READERS: Final[dict[str, Callable[[_Fields], FeedPacket]]] = {
     "ack": lambda each: Ack(each.text("table"), each.position()),
     "ping": lambda each: Ping(each.number("seq")),
     "pong": _pong,
-    "error": lambda each: SourceError(each.number("code", 32), each.text("text"), each.optional_text("table")),
+    "error": lambda each: SourceError(
+        each.number("code", 32), each.text("text")[:_MOST_TEXT], each.optional_text("table")
+    ),
 }
 
 

@@ -117,6 +117,8 @@ class FeedServer(ServerThread):
 
     async def _open(self) -> None:
         if self._dial:
+            if self._configuration.tls is not None:
+                self._configuration.tls.client_context()  # dialling again would not mend its file
             self._dialing = [asyncio.create_task(self._serve_dialled(each)) for each in self._dial]
         else:
             await self._listening.start()

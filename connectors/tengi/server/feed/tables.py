@@ -31,7 +31,7 @@ Row: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = tuple[Any, ...]
 
 _MOST_BYTES: Final = MAX_PACKET - 39
-"""Bytes of an update: before it come a flag, and the ids of connection and message."""
+"""Bytes of an update, or a part of a snapshot: before it come a flag, and the ids of connection and message."""
 _VALUE_OVERHEAD: Final = 16
 """Bytes of a value beside its text, at most: key lengths, type, or the value itself."""
 
@@ -94,8 +94,9 @@ class SourceTable:
         version: First version of the schema; greater than any that receivers know with other columns.
 
     Raises:
-        InvalidValue: A type is unknown.
-        LocalProtocolError: A key is no column, or is NULL or twice in the rows.
+        InvalidValue: A type is unknown, or a value does not fit its column.
+        OversizedMessage: No receiver takes a packet with one of the rows.
+        LocalProtocolError: A key is no column, or one twice, or is NULL or twice in the rows.
     """
 
     def __init__(
@@ -146,16 +147,13 @@ class SourceTable:
         Raises:
             LocalProtocolError: A row to change is missing, or one to add is there. Nothing is changed.
             InvalidValue: A value does not fit its column. Nothing is changed.
-            OversizedMessage: No receiver takes a packet of that size. Nothing is changed.
+            OversizedMessage: No receiver takes a packet of that size, or one with a changed row. Nothing is changed.
         """
         if not changes:
             raise LocalProtocolError(f"{self.name}: an update without changes")
         written = self._checked(changes)
         packet = self._update_packet(changes, ts)
-        if len(packet.body) > _MOST_BYTES:
-            raise OversizedMessage(
-                f"an update of {len(packet.body)} bytes, {_MOST_BYTES} are allowed", reason="too_large"
-            )
+        _check_size(packet, f"{self.name}: an update")
         self._write(written)
         self.seq, self._ts = self.seq + 1, ts
         self._updates[self.seq] = _Update(self.version, packet, len(changes))
@@ -206,8 +204,10 @@ class SourceTable:
 
     def snapshot(self, limits: PartLimits, new_id: Callable[[], Identifier]) -> Iterator[Outgoing]:
         """Return the parts of a snapshot of the rows as they are now. Rows are encoded as parts are taken."""
-        part = Snapshot(self.name, Position(self.epoch, self.seq), self.version, new_id(), 0, False, ())
-        return _parts(part, list(self.rows.values()), self.columns, limits)
+        return _parts(self._part(new_id()), list(self.rows.values()), self.columns, limits)
+
+    def _part(self, id: Identifier) -> Snapshot:
+        return Snapshot(self.name, Position(self.epoch, self.seq), self.version, id, 0, False, ())
 
     def _update_packet(self, changes: RowChanges, ts: int | None) -> Outgoing:
         place = self.name, Position(self.epoch, self.seq + 1), self.version
@@ -246,6 +246,10 @@ class SourceTable:
             key = self._key(row) if self.keys else (next(self._numbers),)
             if row.keys() != self.columns.keys() or None in key or current(key) is not None:
                 raise LocalProtocolError(f"{self.name}: a row is not whole, or its key {key!r} is NULL or there")
+            entry = _entry(row, self.columns)
+            if _size(entry) > _MOST_BYTES // 4:  # names of columns may take more than is reckoned
+                part = replace(self._part(Identifier(bytes(16))), rows=[entry])
+                _check_size(Outgoing.of(part.to_packet()), f"{self.name}: the row with the key {key!r:.100}")
             written[key] = row
 
         for key in changes.removed:
@@ -264,8 +268,8 @@ class SourceTable:
                 self.rows[key] = row
 
     def _take_columns(self, version: int, columns: Mapping[str, str]) -> None:
-        if not columns.keys() >= set(self.keys):
-            raise LocalProtocolError(f"{self.name}: keys {', '.join(self.keys)} are not all columns")
+        if len(columns.keys() & set(self.keys)) < len(self.keys):
+            raise LocalProtocolError(f"{self.name}: keys {', '.join(self.keys)} are not all columns, each once")
         self._schemas[version] = {name: parse_type(text) for name, text in columns.items()}
         self.version = version
 
@@ -284,29 +288,42 @@ def _entry(row: Row, columns: Mapping[str, ColumnType], key: Mapping[str, Any] |
     return Entry(key, *write_row(row, columns))
 
 
+def _check_size(packet: Outgoing, what: str) -> None:
+    if len(packet.body) > _MOST_BYTES:
+        detail = f"{what} takes {len(packet.body)} bytes, {_MOST_BYTES} are allowed"
+        raise OversizedMessage(detail, reason="too_large")
+
+
 def _parts(
     head: Snapshot, rows: Sequence[Row], columns: Mapping[str, ColumnType], limits: PartLimits
 ) -> Iterator[Outgoing]:
-    """Yield the parts of a snapshot; a table without rows has one."""
+    """Yield the parts of a snapshot; a table without rows has one. Only a single row exceeds the size."""
     at = 0
     for part in count():
         size, entries = 0, list[Entry]()
-        while at < len(rows) and len(entries) < limits.rows and size < limits.size:
-            entries.append(_entry(rows[at], columns))
-            size += _size(entries[-1].row or {}) + _VALUE_OVERHEAD * len(entries[-1].nulls)
+        while at < len(rows) and len(entries) < limits.rows:
+            entry = _entry(rows[at], columns)
+            size += _size(entry)
+            if entries and size > limits.size:
+                break
+            entries.append(entry)
             at += 1
         yield Outgoing.of(replace(head, part=part, is_last=at == len(rows), rows=entries).to_packet())
         if at == len(rows):
             return
 
 
-def _size(values: Mapping[str, object]) -> int:
-    """Return about the number of bytes of a packet's values, rather too many."""
+def _size(entry: Entry) -> int:
+    """Return about the number of bytes of a row, rather too many."""
+    return _values_size(entry.row or {}) + _VALUE_OVERHEAD * len(entry.nulls)
+
+
+def _values_size(values: Mapping[str, object]) -> int:
     total = 0
     for name, value in values.items():
         total += len(name) + _VALUE_OVERHEAD
         if isinstance(value, Packet):
-            total += _size(value.values)
+            total += _values_size(value.values)
         elif isinstance(value, str):
             total += 3 * len(value)
         elif isinstance(value, bytes):

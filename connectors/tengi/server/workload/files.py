@@ -22,9 +22,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from silverfold.conf.errors import ConfigError, InvalidValue, LocalProtocolError
+from silverfold.conf.errors import ConfigError, InvalidValue, LocalProtocolError, OversizedMessage
 from silverfold.connectors.common.simulation import read_table_file
-from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, write_row
+from silverfold.connectors.tengi.protocol.feed.columns import ColumnType
 from silverfold.connectors.tengi.server.feed.tables import SourceTable
 
 _MOST_DIGITS: Final = 38
@@ -56,7 +56,7 @@ def load_table(
 
     Raises:
         ConfigError: The file cannot be read, a column has no type here, a value cannot be sent, such as a NULL in a
-            map, or the keys do not identify its rows.
+            map, a row fits no packet, or the keys do not identify the rows.
     """
     read = read_table_file(file)
     columns, targets = dict[str, ColumnType](), list[pa.Field]()
@@ -72,12 +72,13 @@ def load_table(
         _check_key(file, key, columns)
     try:
         rows = read.cast(pa.schema(targets), safe=False).to_pylist(maps_as_pydicts="strict")
-        for row in rows:
-            write_row(row, columns)
         texts = {name: str(kind) for name, kind in columns.items()}
         return SourceTable(name, texts, keys, rows, epoch=epoch, history=history, version=version)
     except (pa.ArrowException, ValueError, OverflowError, InvalidValue) as error:
         raise ConfigError(file=str(file), key="values", found=str(error), allowed="values of their types") from error
+    except OversizedMessage as error:
+        allowed = "rows that fit a packet"
+        raise ConfigError(file=str(file), key="values", found=str(error), allowed=allowed) from error
     except LocalProtocolError as error:
         allowed = "keys that identify the rows"
         raise ConfigError(file=str(file), key="keys", found=str(error), allowed=allowed) from error

@@ -298,6 +298,29 @@ def test_a_listener_may_ask_for_more_and_close(server: TableServer) -> None:
     assert len(listener.rows(1)) == 2
 
 
+def test_listeners_may_close_the_clients_of_each_other_when_both_connections_have_ended(server: TableServer) -> None:
+    class Closing(TableListener):
+        other: TableClient
+
+        def on_connection_error(self, error: SilverfoldError) -> None:
+            both.wait(10)
+            self.other.close()
+
+    both = threading.Barrier(2)
+    listeners = [Closing(), Closing()]
+    one, other = (TableClient("127.0.0.1", server.port, each) for each in listeners)
+    listeners[0].other, listeners[1].other = other, one
+    for client, listener in zip((one, other), listeners, strict=True):
+        client.subscribe(1, SNAPSHOT, "Quotes")
+        listener.expect_updates(1)
+
+    server.disconnect_all()
+
+    for client in (one, other):
+        client._thread.join(10)
+        assert not client.is_alive()
+
+
 def test_a_server_that_closes_is_told(server: TableServer, client: TableClient, listener: TableListener) -> None:
     client.subscribe(1, BOTH, "Quotes")
     listener.expect_updates(1)

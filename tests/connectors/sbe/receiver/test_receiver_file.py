@@ -103,6 +103,17 @@ def test_a_file_is_read_on_from_where_the_last_epoch_ended_and_no_message_lands_
     assert sink.marks == []
 
 
+def test_a_file_is_read_on_from_where_silver_is_if_bronze_has_lost_it(tmp_path: Path, stopped_at_the_end):
+    file = tmp_path / "frames.bin"
+    file.write_bytes(STREAM)
+    first, later = Sink(), Sink()
+    assert stopped_at_the_end(receiver(f"file:{file}"), first)
+    places = [frame.source_position for frame in first.frames if frame.source_position]
+    resume = Resume(2, {"Security": places[0]}, silver_positions={"Security": places[1]})
+    assert stopped_at_the_end(receiver(f"file:{file}"), later, resume)
+    assert later.bodies == first.bodies[2:]
+
+
 @pytest.mark.parametrize("framing", ["sofh", "memx", "coinbase-market-data", "packed"])
 def test_an_epoch_goes_on_over_the_end_of_its_file_and_a_message_that_is_begun_waits_for_its_rest(
     tmp_path: Path, meanwhile, framing: str

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from silverfold.conf.errors import InvalidValue, LocalProtocolError, SourceUnavailable
-from silverfold.connectors.tengi.client import Client, ConfigurationBuilder, Connection
+from silverfold.connectors.tengi.client import Client, ConfigurationBuilder, Connection, ConnectionListener
 from silverfold.connectors.tengi.protocol import Decoder, Encoder, Marshallable, Message, Packet, TypeRegistry
 from silverfold.connectors.tengi.server import Server
 from tests.connectors.tengi.client.test_connection import Recorder, echo
@@ -149,6 +149,54 @@ def test_a_listener_may_end_its_connection_or_server_and_goes_on(stop: Stop, tra
             async with connected(server, transport, close_timeout=0.2) as connection:
                 await connection.write_object("quit")
                 await stopped.wait()
+
+    run(work())
+
+
+class AtTheEnd(ConnectionListener):
+    """Awaits a call when it is told of an end, and notes when that has returned."""
+
+    def __init__(self, call: Callable[[Connection], Any]) -> None:
+        self.call = call
+        self.returned: list[str] = []
+        self.closed = asyncio.Event()
+
+    async def on_disconnected(self, connection: Connection) -> None:
+        await self.call(connection)
+        self.returned.append("disconnected")
+
+    async def on_closed(self, connection: Connection) -> None:
+        await self.call(connection)
+        self.returned.append("closed")
+        self.closed.set()
+
+
+@pytest.mark.parametrize("stop", STOPS.values(), ids=STOPS.keys())
+@each_transport
+def test_a_listener_of_the_end_may_end_its_connection_or_server_and_goes_on(stop: Stop, transport: str) -> None:
+    async def work() -> None:
+        async with serving(lambda each: each.add_connection_listener(listener), close_timeout=0.2) as server:
+            listener = AtTheEnd(lambda connection: stop(server, connection))
+            async with connected(server, transport, close_timeout=0.2):
+                (connection,) = server.connections
+                await connection._link.abort()  # as if the network had ended it
+                await listener.closed.wait()
+            while server.connections:
+                await asyncio.sleep(0.01)
+        assert listener.returned == ["disconnected", "closed"]
+
+    run(work())
+
+
+def test_listeners_may_end_the_connection_of_each_other_when_both_have_ended() -> None:
+    async def work() -> None:
+        async with serving(echo) as server, connected(server, "tcp") as one, connected(server, "tcp") as other:
+            ends = {one: AtTheEnd(lambda _: other.abort()), other: AtTheEnd(lambda _: one.abort())}
+            for connection, listener in ends.items():
+                connection.add_connection_listener(listener)
+            await server.stop()
+            for listener in ends.values():
+                await listener.closed.wait()
 
     run(work())
 

@@ -264,6 +264,7 @@ def test_a_table_without_keys_takes_nothing_but_inserts(packet: Packet) -> None:
         ({"keys": ("nope",)}, [schema(keys=())], "no column nope"),
         ({}, [schema({"id": "number"})], "number"),
         ({}, [schema(keys=("no",))], "a key is no column"),
+        ({}, [schema(keys=("id", "id"))], "or is one twice"),
         ({}, [Packet("schema", {"table": "orders", "version": Int(1), "keys": numbered([]), "columns": 1})], "Packets"),
     ],
 )

@@ -184,9 +184,10 @@ def test_new_columns_are_followed_by_a_snapshot_also_after_a_new_connection() ->
         (schema(keys=("id", "name"), version=2), True),
         (schema({"id": "bigint", "name": "string"}, version=2), False),
         (schema(version=2), False),
+        (schema(version=3), True),  # version 2 may have lacked a column
     ],
 )
-def test_another_type_or_other_keys_are_followed_by_a_snapshot_and_a_column_less_is_not(
+def test_another_type_other_keys_or_a_missing_version_are_followed_by_a_snapshot_and_a_column_less_is_not(
     later: Packet, asks: bool
 ) -> None:
     played = Played(1)
@@ -301,6 +302,24 @@ def test_a_source_that_numbers_by_an_older_epoch_is_told_once() -> None:
     assert played.marks == ["older epoch"]
     assert played.places == ["control none"]
     assert json.loads(played.frames[-1].body)["landed"] == EPOCH
+
+
+@pytest.mark.parametrize("report", [pong(5), snapshot(5, [ONE])])
+def test_a_source_that_has_lost_updates_is_asked_for_a_snapshot_once_and_its_new_updates_land(report: Packet) -> None:
+    played = Played(7)
+    played.take(schema(), report, report, *changes(6))
+    assert played.asked[1:] == [Subscribe("orders", -1)]
+    played.take(schema(), snapshot(5, [ONE]), *changes(7))
+    assert played.marks[:2] == ["source behind", "snapshot asked"]
+    assert played.places[-3:] == ["snapshot whole 5", "data whole 6", "data whole 7"]
+    assert landed_positions(played.frames) == {"orders": str(Position(EPOCH, 7))}
+
+
+def test_reports_older_than_what_landed_on_the_same_connection_are_late_ones() -> None:
+    played = Played(7)
+    played.take(schema(), *changes(8, 9), pong(8), snapshot(8, [ONE]))
+    assert played.asked[1:] == []
+    assert played.places == ["control none", "data whole 8", "data whole 9"]
 
 
 @pytest.mark.parametrize("code", [1, 2, 3])

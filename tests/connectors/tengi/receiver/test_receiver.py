@@ -26,6 +26,7 @@ from tests.support import peers
 from tests.support.certificates import AUTHORITY, trusted_file
 from tests.support.memory import MemorySink
 from tests.support.tengi.landed import feed_of
+from tests.support.tengi.polled_server import PolledServer
 from tests.support.tengi.receiving import (
     QUICK,
     change_of,
@@ -204,6 +205,17 @@ def test_a_source_that_sends_and_takes_nothing_is_given_up() -> None:
     receiver = TengiReceiver(shop, rng=Random(1), environ={})
     with pytest.raises(SourceUnavailable, match="takes nothing for"):
         asyncio.run(receiver._send(Deaf(), Ping(1)))
+
+
+def test_a_source_that_answers_polls_and_no_post_is_given_up() -> None:
+    async def work() -> None:
+        async with peers.serving(PolledServer()) as address:
+            options = TengiOptions(transport="http", ping_interval=0.05, dead_after=0.3, subscribe_wait=0.1)
+            shop = replace(feed_of(), address=f"tengi://{address}", options=options)
+            with pytest.raises(SourceUnavailable, match="takes nothing for"):
+                await CONNECTOR.receiver(shop).run(MemorySink(), Resume(1))
+
+    asyncio.run(asyncio.wait_for(work(), 20))
 
 
 def test_nobody_there_is_unavailable() -> None:

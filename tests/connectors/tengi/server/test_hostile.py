@@ -59,6 +59,27 @@ FIRST_BYTES = {
 }
 
 
+CLOSE = frame(b"\x03\xe8", Opcode.CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (frame(b"hello", Opcode.TEXT), "880203eb"),
+        (encode_frame(Opcode.BINARY, HANDSHAKE), "880203ea"),
+        (bytes.fromhex("82ff0000000080000000") + MASK, "880203f1"),
+        (frame(b"?", Opcode.PING) + CLOSE, "8a013f" + "880203e8"),
+    ],
+    ids=["text", "no mask", "2 GB", "a ping and a close"],
+)
+def test_frames_before_the_handshake_are_answered_like_later_ones(sent: bytes, answer: str) -> None:
+    async def work() -> bytes:
+        async with serving() as server:
+            return await exchange(port_of(server), UPGRADE + sent)
+
+    assert run(work()).partition(b"\r\n\r\n")[2].hex() == answer
+
+
 @pytest.mark.parametrize("first", FIRST_BYTES.values(), ids=FIRST_BYTES.keys())
 def test_first_bytes_that_are_no_handshake_end_the_connection_and_no_other(first: bytes) -> None:
     async def work() -> None:

@@ -95,7 +95,10 @@ def test_a_value_that_cannot_be_sent_is_refused(text: str, value: Any) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "void", "int int", "array<int", "map<int,int>", "decimal(39,0)", "decimal(3,4)", "struct<>", "a-b", "<"],
+    [
+        *("", "void", "int int", "array<int", "map<int,int>", "decimal(39,0)", "decimal(3,4)", "struct<>", "a-b", "<"),
+        *("struct<a:int,a:int>", "array<struct<a:int,b:int,A:string>>"),
+    ],
 )
 def test_a_text_that_is_no_type_is_refused(text: str) -> None:
     with pytest.raises(InvalidValue, match="bad_type"):

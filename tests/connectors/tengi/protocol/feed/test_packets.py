@@ -135,6 +135,11 @@ def test_a_packet_without_its_fields_is_refused(packet: Any, reason: str, elemen
         assert element in (None, refused.value.element)
 
 
+def test_an_errors_text_is_read_up_to_a_bound() -> None:
+    found = read_packet(SourceError(4, "later" * 1_000, "orders").to_packet())
+    assert found == SourceError(4, "later" * 200, "orders")
+
+
 def test_a_change_needs_an_operation_and_a_key() -> None:
     values = Change("t", POSITION, 1, "UPDATE", Entry({"id": 1}, {})).to_packet().values
     for wrong in (

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 import structlog
 
-from silverfold.conf.errors import SourceUnavailable, TruncatedMessage
+from silverfold.conf.errors import ConfigError, SourceUnavailable, TruncatedMessage
 from silverfold.connectors.common.transport import Address
 from silverfold.connectors.tengi.protocol.events import Closed, Peer, Transport
 from silverfold.connectors.tengi.protocol.feed.packets import Position
@@ -305,6 +305,12 @@ def test_a_handshake_without_the_token_is_refused() -> None:
 
     with serving(people(), builder=settings(Transport.TCP).set(handshake_handler=admit)) as server:
         asyncio.run(receive(server))
+
+
+def test_a_source_that_dials_with_a_file_that_cannot_be_used_is_not_started() -> None:
+    builder = settings(Transport.TCP).ssl(ca="nowhere.pem")
+    with pytest.raises(ConfigError, match="nowhere"):
+        FeedServer.start(FeedSource([people()]), builder.build(), dial=[Address("127.0.0.1", 9)]).close()
 
 
 def test_a_port_in_use_is_an_error_and_leaves_nothing_running() -> None:

@@ -160,7 +160,15 @@ def test_large_rows_make_small_parts() -> None:
     rows = [{"id": number, "name": "x" * 1000} for number in range(20)]
     table = SourceTable("orders", {"id": "bigint", "name": "string"}, ["id"], rows, epoch=EPOCH)
     parts = [decoded(each) for each in table.snapshot(PartLimits(size=10_000), lambda: ID)]
-    assert [len(each.get_value("rows").values) for each in parts] == [4, 4, 4, 4, 4]
+    assert [len(each.get_value("rows").values) for each in parts] == [3, 3, 3, 3, 3, 3, 2]
+
+
+def test_the_largest_row_is_a_part_of_its_own_that_fits_a_packet() -> None:
+    rows = [{"id": number, "name": "x" * size} for number, size in enumerate((100_000, (16 << 20) - 5_000, 100_000))]
+    table = SourceTable("orders", {"id": "bigint", "name": "string"}, ["id"], rows, epoch=EPOCH)
+    parts = list(table.snapshot(PartLimits(), lambda: ID))
+    assert [len(decoded(each).get_value("rows").values) for each in parts] == [1, 1, 1]
+    assert max(len(each.body) for each in parts) <= (16 << 20) - 39
 
 
 def test_a_snapshot_is_of_one_moment_whatever_changes_meanwhile() -> None:
@@ -208,3 +216,19 @@ def test_an_update_that_no_receiver_takes_is_refused() -> None:
     with pytest.raises(OversizedMessage, match="16777177 are allowed"):
         table.apply(RowChanges(modified=[((1,), {"name": "x" * (16 << 20)})]))
     assert (table.seq, table.rows[(1,)]["name"]) == (0, "n1")
+
+
+def test_rows_that_no_receiver_takes_are_refused_also_if_they_grow() -> None:
+    columns, half = {"id": "bigint", "one": "string", "other": "string"}, "x" * (9 << 20)
+    row = {"id": 1, "one": half, "other": ""}
+    table = SourceTable("t", columns, ["id"], [row], epoch=EPOCH)
+    with pytest.raises(OversizedMessage, match=r"t: the row with the key \(1,\) takes 1887\d+ bytes"):
+        table.apply(RowChanges(modified=[((1,), {"other": half})]))
+    assert table.rows == {(1,): row}
+    with pytest.raises(OversizedMessage, match="the row with the key"):
+        SourceTable("t", columns, ["id"], [{**row, "other": half}], epoch=EPOCH)
+
+
+def test_a_column_is_a_key_once() -> None:
+    with pytest.raises(LocalProtocolError, match="each once"):
+        SourceTable("t", {"id": "bigint"}, ["id", "id"], epoch=EPOCH)

@@ -1,0 +1,56 @@
+"""The client's polls over HTTP, of servers that do not wait for messages, or do not answer."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from silverfold.conf.errors import TruncatedMessage
+from silverfold.connectors.common.transport import Address
+from silverfold.connectors.tengi.protocol.events import BadFrame, Transport
+from silverfold.connectors.tengi.transports.configuration import ConfigurationBuilder
+from silverfold.connectors.tengi.transports.dialing import open_link
+from silverfold.connectors.tengi.transports.link import Link
+from tests.support.peers import serving
+from tests.support.tengi.pairs import run
+from tests.support.tengi.polled_server import NOTHING, RESPONSE, PolledServer
+
+
+async def linked(address: Address) -> Link:
+    return await open_link(address, Transport.HTTP, ConfigurationBuilder().add_transport("http").build())
+
+
+@pytest.mark.parametrize("answer", [NOTHING, RESPONSE + b"\x7f\xff\xff\xff"], ids=["nothing", "nothing that is read"])
+def test_a_server_that_answers_in_vain_is_not_polled_without_pause(answer: bytes) -> None:
+    server = PolledServer(answer)
+
+    async def work() -> None:
+        async with serving(server) as address:
+            link = await linked(address)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.35):
+                    while True:
+                        await link.next_event()
+            await link.abort()
+
+    run(work())
+    pauses = [after - before for before, after in zip(server.times, server.times[1:], strict=False)]
+    assert pauses
+    assert min(pauses) > 0.08
+
+
+def test_what_is_no_answer_to_a_poll_is_read_once_and_ends_the_connection() -> None:
+    server = PolledServer(b"")
+
+    async def work() -> None:
+        async with serving(server) as address:
+            link = await linked(address)
+            assert isinstance(await link.next_event(), BadFrame)
+            with pytest.raises(TruncatedMessage):
+                await link.next_event()
+            await link.abort()
+
+    run(work())
+    assert len(server.times) == 1
