@@ -117,9 +117,9 @@ class Progress:
         return max(self._epoch.shards[shard_id].newest, committed, (self._begun or {}).get(shard_id, 0))
 
     def floors(self, found: GetSubscriptionResponse) -> list[Frame]:
-        """Return a control frame for floors that moved, or for a subscription that was created anew.
+        """Return a control frame for floors that moved, or for another subscription than before: the first one too.
 
-        With a mark if somebody created it at the end: records in between never come.
+        With a mark if it took another's place and began at the end: records in between never come.
         """
         created = creation_of(found.subscription)
         before = self._landed()
@@ -127,9 +127,9 @@ class Progress:
         known = {} if is_anew else before.get("offsets", {})
         moved = {str(each.shard_id): str(each.batch_id) for each in found.offsets if each.batch_id}
         offsets = known | {shard: batch for shard, batch in moved.items() if int(batch) > int(known.get(shard, 0))}
-        if offsets == known and not is_anew:
-            return []
         body = {"subscription": self._options.subscription, "created": created, "offsets": offsets}
+        if body == before:
+            return []
         self.last = json.dumps(body, sort_keys=True).encode()
         frames = [Frame(self.last, Kind.CONTROL)]
         if is_anew and found.subscription.offset == SpecialOffset.LATEST:

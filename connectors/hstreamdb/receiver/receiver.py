@@ -65,19 +65,19 @@ class HStreamReceiver:
                 clock=clock,
             )
             marks = window_marks(self._feed, max_unacked=unacked, ack_timeout=timeout)
-            # Frames of a subscription that was created anew are no copies: so its control frame is before them.
-            await sink.land([*marks, *progress.floors(GetSubscriptionResponse(subscription=found))])
-            fetches = [await self._open(client, acks) for acks in self._acks]
-            subscribed = mark(
-                "subscribed",
-                subscription=self._options.subscription,
-                nodes=sorted({each.node for each in fetches}),
-                consumers=[each.consumer for each in fetches],
-                max_unacked=unacked,
-                ack_timeout=timeout,
-            )
-            await sink.land([subscribed])
             try:
+                # Frames of a subscription that was created anew are no copies: so its control frame is before them.
+                await sink.land([*marks, *progress.floors(GetSubscriptionResponse(subscription=found))])
+                fetches = [await self._open(client, acks) for acks in self._acks]
+                subscribed = mark(
+                    "subscribed",
+                    subscription=self._options.subscription,
+                    nodes=sorted({each.node for each in fetches}),
+                    consumers=[each.consumer for each in fetches],
+                    max_unacked=unacked,
+                    ack_timeout=timeout,
+                )
+                await sink.land([subscribed])
                 await self._land_all(fetches, sink, epoch, progress, most=max(unacked // 2, 1))
             finally:
                 self._last_control = progress.last

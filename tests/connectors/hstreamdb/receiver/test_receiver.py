@@ -23,6 +23,11 @@ from tests.support.hstreamdb.landed import STREAM
 from tests.support.hstreamdb.receiving import FIRST, CountingSink, append, cluster, feed, received, until
 
 
+def control_of(sink: CountingSink) -> list[bytes]:
+    """Return the control frames that landed."""
+    return [frame.body for frame in sink.frames if frame.kind is Kind.CONTROL]
+
+
 def test_frames_land_whole_and_are_acknowledged_after_their_commit() -> None:
     async def run() -> None:
         sink = CountingSink()
@@ -149,9 +154,10 @@ def test_committed_floors_land_behind_their_records_and_only_when_they_move() ->
                 lambda: any(frame.kind is Kind.CONTROL and b'"offsets": {"' in frame.body for frame in sink.frames)
             )
             await asyncio.sleep(1.5)
-            control = [(at, frame) for at, frame in enumerate(sink.frames) if frame.kind is Kind.CONTROL]
-            assert len(control) == 1
-            (at, frame), shard = control[0], (await client.list_shards(STREAM))[0].shard_id
+            first, (at, frame) = [(at, frame) for at, frame in enumerate(sink.frames) if frame.kind is Kind.CONTROL]
+            assert json.loads(first[1].body)["offsets"] == {}
+            assert all(sink.frames.index(each) > first[0] for each in sink.data)
+            shard = (await client.list_shards(STREAM))[0].shard_id
             tail = await client.tail(STREAM, shard)
             assert frame.stream is None
             assert json.loads(frame.body)["offsets"] == {str(shard): str(tail.batch_id)}
@@ -169,11 +175,11 @@ def test_floors_that_landed_before_do_not_land_again() -> None:
             settings = feed(server.address, committed_seconds=1)
             async with received(settings, first):
                 await append(client, range(10))
-                await until(lambda: any(frame.kind is Kind.CONTROL for frame in first.frames))
-            last = [frame.body for frame in first.frames if frame.kind is Kind.CONTROL][-1]
+                await until(lambda: len(control_of(first)) == 2)
+            last = control_of(first)[-1]
             async with received(settings, second, Resume(2, last_control=last)):
                 await asyncio.sleep(1.5)
-        assert [frame for frame in second.frames if frame.kind is Kind.CONTROL] == []
+        assert control_of(second) == []
 
     asyncio.run(run())
 
@@ -230,15 +236,13 @@ def test_a_subscription_deleted_under_the_fetch_ends_the_epoch_and_is_created_an
             receiver = HStreamReceiver(feed(server.address, committed_seconds=1), {})
             task = asyncio.create_task(receiver.run(sink, Resume(1)))
             await append(client, range(10))
-            await until(lambda: any(frame.kind is Kind.CONTROL for frame in sink.frames))
+            await until(lambda: len(sink.values()) == 10)
             await client.delete_subscription("feed", force=True)
             with pytest.raises(SourceUnavailable):
                 await task
-            last = [frame.body for frame in sink.frames if frame.kind is Kind.CONTROL][-1]
-            async with in_background(receiver.run(sink, Resume(2, last_control=last))):
+            async with in_background(receiver.run(sink, Resume(2))):
                 await until(lambda: len(sink.values()) == 20)
-        control = [json.loads(frame.body) for frame in sink.frames if frame.kind is Kind.CONTROL]
-        assert len({each["created"] for each in control}) == 2
+        assert len({json.loads(each)["created"] for each in control_of(sink)}) == 2
 
     asyncio.run(run())
 
@@ -267,13 +271,17 @@ def test_a_subscription_made_anew_after_frames_landed_begins_at_the_earliest_and
 
 def test_a_subscription_that_somebody_else_made_anew_at_the_end_is_a_warning() -> None:
     async def run() -> None:
-        sink = CountingSink()
+        first, second = CountingSink(), CountingSink()
         async with cluster() as (server, client):
+            settings = feed(server.address, offset="latest")
+            async with received(settings, first):  # which ends before anything is recorded as acknowledged
+                await until(lambda: bool(first.marks("subscribed")))
+            await client.delete_subscription("feed", force=True)
             await client.create_subscription("feed", STREAM, offset=SpecialOffset.LATEST)
-            last = json.dumps({"subscription": "feed", "created": "1", "offsets": {}}).encode()
-            async with received(feed(server.address, create=False), sink, Resume(2, last_control=last)):
-                await until(lambda: bool(sink.marks("subscribed")))
-        (found,) = sink.marks("begun at the end")
+            async with received(settings, second, Resume(2, last_control=control_of(first)[-1])):
+                await until(lambda: bool(second.marks("subscribed")))
+        assert first.marks("begun at the end") == []
+        (found,) = second.marks("begun at the end")
         assert found["level"] == "warning"
 
     asyncio.run(run())
