@@ -74,7 +74,7 @@ _NAMED_ACTIONS: Final = {
     "WrongServer": Action.LOOKUP_AND_REPEAT,
     "SubscriptionIsDeleting": Action.CHECK_AND_REOPEN,
 }
-_FINAL: Final = {Action.STOP, Action.CREATE_OR_STOP, Action.COMPARE, Action.LOOKUP_AND_REPEAT}
+_FINAL: Final = {Action.STOP, Action.CREATE_OR_STOP, Action.COMPARE}
 
 
 @dataclass(frozen=True, slots=True)

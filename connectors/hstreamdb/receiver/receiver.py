@@ -10,7 +10,7 @@ import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
 
-from silverfold.conf.errors import SourceRefused
+from silverfold.conf.errors import SourceRefused, SourceUnavailable
 from silverfold.connectors.base import Frame, FrameSink, Resume, mark
 from silverfold.connectors.common.tasks import until_first_ends
 from silverfold.connectors.hstreamdb.client.administration import OF_OTHER_STREAM
@@ -37,19 +37,35 @@ class HStreamReceiver:
         self._feed, self._options, self._environ = feed, feed.options, environ
         self._acks: Sequence[AckQueue] = ()
         self._last_control: bytes | None = None
+        self._was_let_in = False
         self._consumer_prefix = f"{feed.name}-{uuid.uuid4().hex[:8]}"  # of this process: another's are not ours
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
         """Fetch until a call ends; see `connectors.base.Receiver`.
 
         Raises:
-            SourceUnavailable: No node answers, or a fetch ended.
+            SourceUnavailable: No node answers, or a fetch ended. The next call creates a subscription that is gone.
             SourceRefused: There is no such stream or subscription, or the server refuses the token.
             ConfigError: The subscription exists with other settings, or a secret or certificate cannot be used.
             RemoteProtocolError: A frame that cannot be acknowledged keeps coming.
         """
+        try:
+            await self._run(sink, resume)
+        except SourceRefused as error:
+            if not self._may_pass(error):
+                raise
+            raise SourceUnavailable(str(error)) from error
+
+    def _may_pass(self, error: SourceRefused) -> bool:
+        """Return whether the next epoch may do better; a node that accepted our token does not cancel because of it."""
+        return (error.code == "SubscriptionNotFound" and self._options.create) or (
+            error.code == "CANCELLED" and self._was_let_in
+        )
+
+    async def _run(self, sink: FrameSink, resume: Resume) -> None:
         self._acks = self._acks or [AckQueue() for _ in range(self._options.consumers)]
         async with await open_feed_client(self._feed, self._environ) as client:
+            self._was_let_in = True
             found = await self._subscription(client, has_landed=self._options.stream in resume.source_positions)
             unacked, timeout = found.max_unacked_records, found.ack_timeout_seconds
             epoch, clock = Epoch(self._options.stream), asyncio.get_running_loop().time

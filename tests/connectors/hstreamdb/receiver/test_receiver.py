@@ -15,12 +15,16 @@ from silverfold.connectors.hstreamdb.decoder.floors import read_floors
 from silverfold.connectors.hstreamdb.protocol.frames import decode_frame
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
+from silverfold.connectors.hstreamdb.protocol.status import status_text
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 from silverfold.connectors.hstreamdb.receiver.receiver import HStreamReceiver
-from silverfold.connectors.hstreamdb.server.options import RebuiltWindow
+from silverfold.connectors.hstreamdb.server.options import Fault, RebuiltWindow
 from tests.support.epochs import epochs, in_background
 from tests.support.hstreamdb.landed import STREAM
 from tests.support.hstreamdb.receiving import FIRST, CountingSink, append, cluster, feed, received, until
+
+WRONG_SERVER = status_text(800, "WrongServer", "Subscription is bound to a different node")
+NOT_FOUND = status_text(300, "SubscriptionNotFound", "feed")
 
 
 def control_of(sink: CountingSink) -> list[bytes]:
@@ -141,6 +145,47 @@ def test_nothing_is_lost_when_the_node_of_the_subscription_dies(window: RebuiltW
                     await asyncio.sleep(0.1)
                     server.restart(owner)
         assert set(sink.values()) == {*range(200)}
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("method", "code", "text"),
+    [
+        ("DescribeCluster", "CANCELLED", ""),
+        ("LookupSubscription", "FAILED_PRECONDITION", WRONG_SERVER),
+        ("GetSubscription", "FAILED_PRECONDITION", WRONG_SERVER),
+        ("StreamingFetch", "FAILED_PRECONDITION", WRONG_SERVER),
+        ("GetSubscription", "NOT_FOUND", NOT_FOUND),
+        ("StreamingFetch", "NOT_FOUND", NOT_FOUND),
+    ],
+)
+def test_what_a_cluster_answers_for_a_moment_ends_an_epoch_and_not_the_receiver(
+    method: str, code: str, text: str
+) -> None:
+    async def run() -> None:
+        sink, calls = CountingSink(), list(range(1_000))
+        async with cluster() as (server, client):
+            receiver = HStreamReceiver(feed(server.address), {})
+            async with in_background(receiver.run(sink, FIRST)):
+                await until(lambda: bool(sink.marks("subscribed")))
+            server.add_fault(Fault(method, calls, code, text))
+            with pytest.raises(SourceUnavailable):
+                await receiver.run(sink, Resume(2))
+            calls.clear()
+            await append(client, [1])
+            async with in_background(receiver.run(sink, Resume(3))):
+                await until(lambda: sink.values() == [1])
+
+    asyncio.run(run())
+
+
+def test_a_cancellation_without_a_text_is_a_refused_token_while_no_node_has_accepted_it() -> None:
+    async def run() -> None:
+        async with cluster() as (server, _):
+            server.add_fault(Fault("DescribeCluster", range(1_000), "CANCELLED"))
+            with pytest.raises(SourceRefused, match="a token is missing or wrong"):
+                await HStreamReceiver(feed(server.address), {}).run(CountingSink(), FIRST)
 
     asyncio.run(run())
 
