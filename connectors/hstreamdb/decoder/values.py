@@ -43,6 +43,8 @@ _MOMENT: Final = re.compile(
 _WIDE: Final = Context(prec=200)
 _MAX_UNSCALED: Final = 32
 _SHOWN: Final = 200
+_BARE: Final = "\ud800"
+"""Marks digits in JSON that are to have no quotes. Half of a surrogate pair: no text that was read has one."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,14 @@ class Column:
     def _digits(self) -> tuple[int, int]:
         precision, scale = re.findall("[0-9]+", self.kind)
         return int(precision), int(scale)
+
+
+def exact_decimal(text: str) -> Any:
+    """Return a number of a JSON text exactly; of one with an exponent beyond all decimals what no column takes."""
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        return ...
 
 
 def columns_of(table: HStreamTable) -> tuple[Column, ...]:
@@ -232,17 +242,17 @@ def _iso8601(found: Any) -> int:
 
 def _json_text(found: Any) -> str:
     try:
-        return _JSON(found)
+        return _JSON(found).replace(f'"{_BARE}', "").replace(f'{_BARE}"', "")
     except (ValueError, RecursionError):
         _refuse("wrong_type")
 
 
-def _finite(found: Decimal) -> float:
-    return _real(found)
+def _digits(found: Any) -> str:
+    return f"{_BARE}{found}{_BARE}" if type(found) is Decimal else _refuse("wrong_type")
 
 
 _JSON: Final = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"), default=_finite
+    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"), default=_digits
 ).encode
 
 _CONVERT: Final[dict[str, Callable[..., Any]]] = {
