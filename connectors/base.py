@@ -93,10 +93,8 @@ class Resume:
 
     Args:
         epoch: Number of this connection, from 1.
-        source_positions: Last ``source_position`` landed per stream, and reached by each silver table
-            (``silver/<table>``).
-        last_control: Body of the last feed-level control frame (one without a stream) that landed; None if there is
-            none.
+        source_positions: `Connector.resume_position` per stream, and as each silver table has it (``silver/<table>``).
+        last_control: Body of the last control frame that landed without a stream; None if there is none.
         stream_controls: Body of the last control frame of each stream, of those that an earlier process landed.
     """
 
@@ -249,10 +247,7 @@ class Decoder(ABC, Generic[TableT]):
         """Return change rows (`transforms.changes`). Bad bytes become rows with ``error``, never exceptions."""
 
     def has_counters(self, context: Any, cut: Cut, table: TableT) -> bool:
-        """Return whether the statistics may have counters.
-
-        If not, they are computed for a replacing cut only after it has failed.
-        """
+        """Return whether the statistics may have counters; if not, a replacing cut has them only after it failed."""
         return False
 
     def versions(self, frames: ArrowRows, context: Any, cut: Cut, table: TableT) -> ArrowRows:
@@ -366,6 +361,10 @@ class Connector(ABC, Generic[OptionsT, TableT]):
     def exclusive(self, feed: Feed[OptionsT, TableT]) -> tuple[str, str] | None:
         """Return a setting's key, and what only one feed may have there, such as a subscription; None for nothing."""
         return None
+
+    def resume_position(self, landed: Sequence[str]) -> str:
+        """Return what a receiver resumes by, of the ``source_position``s of a stream in the order of landing."""
+        return landed[-1]
 
     @abstractmethod
     def receiver(self, feed: Feed[OptionsT, TableT]) -> Receiver:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from silverfold.connectors.base import Connector, Decoder, Problem, Receiver
@@ -38,6 +38,12 @@ class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
         """
         hosts = sorted({str(each).lower() for each in parse_url(feed.address).addresses})
         return "options.subscription", f"{feed.options.subscription} at {','.join(hosts)}"
+
+    def resume_position(self, landed: Sequence[str]) -> str:
+        """Return the newest batch of each shard: the last frame may be one that came again."""
+        from silverfold.connectors.hstreamdb.receiver.epoch import newest_batches
+
+        return ",".join(f"{shard_id}-{batch_id}" for shard_id, batch_id in newest_batches(landed).items())
 
     def problems(self, feed: HStreamFeed) -> Iterator[Problem]:
         """Yield problems beyond model validation: the address, and tables of another stream."""

@@ -119,7 +119,8 @@ class Progress:
     def floors(self, found: GetSubscriptionResponse) -> list[Frame]:
         """Return a control frame for floors that moved, or for another subscription than before: the first one too.
 
-        With a mark if it took another's place and began at the end: records in between never come.
+        With a mark for records that never come: those before a subscription that took another's place and began at the
+        end, and those that were acknowledged and have not landed here.
         """
         created = creation_of(found.subscription)
         before = self._landed()
@@ -132,10 +133,24 @@ class Progress:
             return []
         self.last = json.dumps(body, sort_keys=True).encode()
         frames = [Frame(self.last, Kind.CONTROL)]
+        frames += self._elsewhere({shard: batch for shard, batch in offsets.items() if batch != known.get(shard)})
         if is_anew and found.subscription.offset == SpecialOffset.LATEST:
             why = "another subscription, which began at the end: records appended before it may never come"
             frames.append(mark("begun at the end", stream=self._options.stream, level="warning", reason=why))
         return frames
+
+    def _elsewhere(self, moved: Mapping[str, str]) -> list[Frame]:
+        """Return a mark if more is acknowledged than has landed: bronze is not the one that the source fed before.
+
+        A gap behind the last record counts as acknowledged too, so the mark is no proof of a loss.
+        """
+        landed = {shard: self._epoch.shards[int(shard)].newest for shard in moved}
+        ahead = {shard: f"{batch}, not {landed[shard]}" for shard, batch in moved.items() if int(batch) > landed[shard]}
+        if not ahead:
+            return []
+        why = "acknowledged and not in this bronze, which is another one, or restored: records in between never come"
+        stream = self._options.stream
+        return [mark("acknowledged elsewhere", stream=stream, level="warning", reason=why, batches=ahead)]
 
     def _landed(self) -> dict[str, Any]:
         return {} if self.last is None else dict(json.loads(self.last))

@@ -18,9 +18,9 @@ from silverfold.connectors.hstreamdb.client.client import Client, open_feed_clie
 from silverfold.connectors.hstreamdb.client.fetch import AckQueue, Fetch
 from silverfold.connectors.hstreamdb.options import HStreamFeed
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
-from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
+from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse
 from silverfold.connectors.hstreamdb.protocol.status import Action
-from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
+from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, newest_batches
 from silverfold.connectors.hstreamdb.receiver.landing import Acknowledgements, Landing
 from silverfold.connectors.hstreamdb.receiver.progress import Progress
 
@@ -37,6 +37,7 @@ class HStreamReceiver:
         self._feed, self._options, self._environ = feed, feed.options, environ
         self._acks: Sequence[AckQueue] = ()
         self._last_control: bytes | None = None
+        self._newest: Mapping[int, int] = {}
         self._was_let_in = False
         self._consumer_prefix = f"{feed.name}-{uuid.uuid4().hex[:8]}"  # of this process: another's are not ours
 
@@ -67,14 +68,15 @@ class HStreamReceiver:
         async with await open_feed_client(self._feed, self._environ) as client:
             self._was_let_in = True
             found = await self._subscription(client, has_landed=self._options.stream in resume.source_positions)
-            unacked, timeout = found.max_unacked_records, found.ack_timeout_seconds
-            epoch, clock = Epoch(self._options.stream), asyncio.get_running_loop().time
+            unacked, timeout = found.subscription.max_unacked_records, found.subscription.ack_timeout_seconds
+            self._newest = self._newest or newest_batches(resume.source_positions.values())
+            epoch, clock = Epoch(self._options.stream, self._newest), asyncio.get_running_loop().time
             last = self._last_control or resume.last_control
             progress = Progress(
                 client,
                 self._options,
                 epoch,
-                subscription=found,
+                subscription=found.subscription,
                 feed=self._feed.name,
                 ours=f"{self._consumer_prefix}-",
                 last=last,
@@ -83,7 +85,7 @@ class HStreamReceiver:
             marks = window_marks(self._feed, max_unacked=unacked, ack_timeout=timeout)
             try:
                 # Frames of a subscription that was created anew are no copies: so its control frame is before them.
-                await sink.land([*marks, *progress.floors(GetSubscriptionResponse(subscription=found))])
+                await sink.land([*marks, *progress.floors(found)])
                 fetches = [await self._open(client, acks) for acks in self._acks]
                 subscribed = mark(
                     "subscribed",
@@ -96,22 +98,22 @@ class HStreamReceiver:
                 await sink.land([subscribed])
                 await self._land_all(fetches, sink, epoch, progress, most=max(unacked // 2, 1))
             finally:
-                self._last_control = progress.last
+                self._last_control, self._newest = progress.last, epoch.newest
 
-    async def _subscription(self, client: Client, *, has_landed: bool) -> Subscription:
-        """Return the subscription, created if allowed."""
+    async def _subscription(self, client: Client, *, has_landed: bool) -> GetSubscriptionResponse:
+        """Return the subscription, created if allowed, and what of it is acknowledged."""
         options = self._options
         if options.create:
-            return await client.create_subscription(
+            await client.create_subscription(
                 options.subscription,
                 options.stream,
                 ack_timeout_seconds=options.ack_timeout_seconds,
                 max_unacked_records=options.max_unacked_records,
                 offset=await self._offset(client, has_landed=has_landed),
             )
-        found = (await client.get_subscription(options.subscription)).subscription
-        if found.stream_name != options.stream:
-            text = f"{options.subscription} is of {found.stream_name}, not of {options.stream}: {OF_OTHER_STREAM}"
+        found = await client.get_subscription(options.subscription)
+        if (stream := found.subscription.stream_name) != options.stream:
+            text = f"{options.subscription} is of {stream}, not of {options.stream}: {OF_OTHER_STREAM}"
             raise SourceRefused(code="OtherStream", text=text)
         return found
 

@@ -11,6 +11,7 @@ import pytest
 from silverfold.conf.errors import ConfigError, RemoteProtocolError, SourceRefused, SourceUnavailable
 from silverfold.conf.model import Commit
 from silverfold.connectors.base import Boundary, ControlFrame, Frame, Kind, Resume
+from silverfold.connectors.hstreamdb.connector import CONNECTOR
 from silverfold.connectors.hstreamdb.decoder.floors import read_floors
 from silverfold.connectors.hstreamdb.protocol.frames import decode_frame
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
@@ -330,6 +331,43 @@ def test_a_subscription_that_somebody_else_made_anew_at_the_end_is_a_warning() -
         assert found["level"] == "warning"
 
     asyncio.run(run())
+
+
+def test_what_another_warehouse_acknowledged_is_a_warning_once() -> None:
+    async def run() -> None:
+        here, there, again = CountingSink(), CountingSink(), CountingSink()
+        async with cluster(shards=4) as (server, client):
+            settings = feed(server.address)
+            for sink, numbers in ((here, range(20)), (there, range(20, 40))):
+                async with received(settings, sink):
+                    await append(client, numbers)
+                    await until(lambda sink=sink: len(sink.values()) == 20)  # type: ignore[misc]  # a default binds it
+            async with received(settings, again, resume_of(here)):
+                await until(lambda: bool(again.marks("subscribed")))
+                await append(client, range(40, 60))
+                await until(lambda: len(again.values()) == 20)
+            async with received(settings, again, resume_of(here, again)):
+                await until(lambda: len(again.marks("subscribed")) == 2)
+        assert here.marks("acknowledged elsewhere") == []
+        for sink in (there, again):
+            (found,) = sink.marks("acknowledged elsewhere")
+            assert found["level"] == "warning"
+            assert len(found["batches"]) == 4
+
+    asyncio.run(run())
+
+
+def resume_of(*sinks: CountingSink) -> Resume:
+    """Return where a receiver goes on that has landed all of this."""
+    frames = [frame for sink in sinks for frame in sink.frames]
+    positions = [frame.source_position for frame in frames if frame.source_position is not None]
+    last = [frame.body for frame in frames if frame.kind is Kind.CONTROL][-1]
+    return Resume(2, {STREAM: CONNECTOR.resume_position(positions)}, last)
+
+
+def test_records_that_came_again_last_are_no_sign_of_another_warehouse() -> None:
+    assert CONNECTOR.resume_position(["7-9-0", "8-3-0", "7-5-0"]) == "7-9,8-3"
+    assert CONNECTOR.resume_position(["7-9,8-3", "8-4-0"]) == "7-9,8-4"
 
 
 def test_frames_whose_ids_cannot_be_read_land_as_marks_and_end_the_epoch_at_the_third_time() -> None:
