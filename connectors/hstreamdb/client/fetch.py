@@ -241,7 +241,8 @@ class Fetch:
 
     def _buffer(self, frame: FetchedFrame) -> None:
         is_copy = frame.ids and self._buffered.issuperset(frame.ids)
-        if is_copy or self._buffered_bytes + len(frame.body) > self._max_buffered_bytes:
+        is_beyond = self._frames and self._buffered_bytes + len(frame.body) > self._max_buffered_bytes
+        if is_copy or is_beyond:
             self.dropped_frames += 1
             return
         self._frames.append(frame)
