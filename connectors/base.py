@@ -358,9 +358,9 @@ class Connector(ABC, Generic[OptionsT, TableT]):
         """Return the address a feed's receiver listens on, exclusively; None if it connects instead."""
         return None
 
-    def exclusive(self, feed: Feed[OptionsT, TableT]) -> tuple[str, str] | None:
-        """Return a setting's key, and what only one feed may have there, such as a subscription; None for nothing."""
-        return None
+    def exclusive(self, feed: Feed[OptionsT, TableT]) -> tuple[str, Iterable[str]]:
+        """Return a setting's key, and what only one feed may have by it, such as a subscription at each address."""
+        return "", ()
 
     def resume_position(self, landed: Sequence[str]) -> str:
         """Return what a receiver resumes by, of the ``source_position``s of a stream in the order of landing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
@@ -31,13 +32,14 @@ class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
         """Return the feed's stream."""
         return feed.options.stream
 
-    def exclusive(self, feed: HStreamFeed) -> tuple[str, str]:
-        """Return the subscription: what one feed acknowledges never comes to another.
+    def exclusive(self, feed: HStreamFeed) -> tuple[str, Sequence[str]]:
+        """Return the subscription at each address: what one feed acknowledges never comes to another.
 
-        Its address is in one spelling: hosts in small letters and in order, each with its port.
+        Addresses are in one spelling: hosts in small letters, each with its port.
         """
-        hosts = sorted({str(each).lower() for each in parse_url(feed.address).addresses})
-        return "options.subscription", f"{feed.options.subscription} at {','.join(hosts)}"
+        addresses = [str(each).lower() for each in parse_url(feed.address).addresses]
+        hosts = [re.sub("^localhost:", "127.0.0.1:", each) for each in addresses]
+        return "options.subscription", [f"{feed.options.subscription} at {each}" for each in hosts]
 
     def resume_position(self, landed: Sequence[str]) -> str:
         """Return the newest batch of each shard: the last frame may be one that came again."""
