@@ -10,7 +10,7 @@ import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
 
-from silverfold.conf.errors import SourceRefused, SourceUnavailable
+from silverfold.conf.errors import ConfigError, SourceRefused, SourceUnavailable
 from silverfold.connectors.base import Frame, FrameSink, Resume, mark
 from silverfold.connectors.common.tasks import until_first_ends
 from silverfold.connectors.hstreamdb.client.administration import OF_OTHER_STREAM
@@ -104,18 +104,33 @@ class HStreamReceiver:
         """Return the subscription, created if allowed, and what of it is acknowledged."""
         options = self._options
         if options.create:
-            await client.create_subscription(
-                options.subscription,
-                options.stream,
-                ack_timeout_seconds=options.ack_timeout_seconds,
-                max_unacked_records=options.max_unacked_records,
-                offset=await self._offset(client, has_landed=has_landed),
-            )
+            offset = await self._offset(client, has_landed=has_landed)
+            try:
+                await client.create_subscription(
+                    options.subscription,
+                    options.stream,
+                    ack_timeout_seconds=options.ack_timeout_seconds,
+                    max_unacked_records=options.max_unacked_records,
+                    offset=offset,
+                )
+            except ConfigError as error:
+                raise self._other_setting(error) from error
         found = await client.get_subscription(options.subscription)
         if (stream := found.subscription.stream_name) != options.stream:
             text = f"{options.subscription} is of {stream}, not of {options.stream}: {OF_OTHER_STREAM}"
             raise SourceRefused(code="OtherStream", text=text)
         return found
+
+    def _other_setting(self, error: ConfigError) -> ConfigError:
+        """Return the error for a subscription with other settings, with the feed's own that is to be changed."""
+        name = "stream" if error.key == "stream_name" else error.key
+        ways = OF_OTHER_STREAM if name == "stream" else "it exists already; with create = false, any is taken"
+        return ConfigError(
+            file=f"feeds/{self._feed.name}.toml",
+            key=f"options.{name}",
+            found=getattr(self._options, name),
+            allowed=f"{error.found!r}, as the subscription {self._options.subscription} has: {ways}",
+        )
 
     async def _offset(self, client: Client, *, has_landed: bool) -> SpecialOffset:
         """Return where the subscription begins, or is to begin if there is none.

@@ -234,8 +234,12 @@ def test_a_subscription_with_other_settings_or_of_another_stream_is_refused() ->
     async def run() -> None:
         async with cluster() as (server, client):
             await client.create_subscription("feed", STREAM, ack_timeout_seconds=33)
-            with pytest.raises(ConfigError, match="ack_timeout_seconds"):
+            with pytest.raises(ConfigError) as refused:
                 await HStreamReceiver(feed(server.address), {}).run(CountingSink(), Resume(1))
+            found = (
+                "feeds/orders.toml: options.ack_timeout_seconds: found 60, allowed: 33, as the subscription feed has"
+            )
+            assert str(refused.value) == f"{found}: it exists already; with create = false, any is taken"
             await client.create_stream("other")
             with pytest.raises(SourceRefused, match="OtherStream"):
                 await HStreamReceiver(feed(server.address, stream="other", create=False), {}).run(
