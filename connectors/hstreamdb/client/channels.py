@@ -166,10 +166,11 @@ class Channels:
         if target not in self._channels:
             if len(self._channels) == _MAX_CHANNELS:
                 raise RemoteProtocolError(f"the cluster names more than {_MAX_CHANNELS} addresses")
+            uri = f"dns:///{target}"  # a host may be called unix, or as another scheme
             if self._credentials is None:
-                channel = aio.insecure_channel(target, _OPTIONS)
+                channel = aio.insecure_channel(uri, _OPTIONS)
             else:
-                channel = aio.secure_channel(target, self._credentials, _OPTIONS)
+                channel = aio.secure_channel(uri, self._credentials, _OPTIONS)
             self._channels[target] = channel
         return self._channels[target]
 

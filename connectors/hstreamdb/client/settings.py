@@ -25,7 +25,7 @@ PORT: Final = 6570
 TIMEOUT: Final = 5.0
 _FORM: Final = "hstream://host[:port], or hstreams:// for TLS; more hosts follow after commas"
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
-_HOST: Final = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]@:/?#\s]*))(?::(?P<port>[^:/]*))?")
+_HOST: Final = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]@:/?#\s]*))(?::(?P<port>[^:/@]*))?")
 
 
 class InvalidUrl(ValueError):

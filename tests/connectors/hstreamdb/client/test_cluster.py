@@ -137,6 +137,19 @@ def test_an_unreachable_advertised_address_is_named_with_its_remedy_and_the_reme
     asyncio.run(scenario())
 
 
+def test_a_host_may_be_called_as_one_of_grpcs_schemes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        async with scripted({"ListStreams": one_stream}) as node:
+            monkeypatch.chdir(tmp_path)
+            with pytest.raises(SourceUnavailable) as failed:
+                await connect("hstream://unix:1", timeout=0.5)
+            assert "No such file" not in str(failed.value)
+            async with await connect(f"hstream://{node.target}"):
+                pass
+
+    asyncio.run(scenario())
+
+
 def test_a_lookup_without_an_address_is_the_peers_fault() -> None:
     async def lookup(*_: Any) -> LookupSubscriptionResponse:
         return LookupSubscriptionResponse()
