@@ -201,3 +201,10 @@ def test_columns_may_be_called_as_the_members_of_layouts_are(names: list[str], l
     for record in records:
         check(settings, frame_of([encoded(record, raw=raw, key="")]))
     check(settings, frame_of([encoded(record, raw=raw, key="") for record in records[:2]]))
+
+
+@pytest.mark.parametrize("zone", ["+05:70", "+00:99", "-00:60", "-24:00", "+23:59"])
+def test_a_zone_has_at_most_59_minutes(zone: str) -> None:
+    frame = frame_of([encoded({"id": 1, "iso": f"2024-01-01T00:00:00{zone}"}, raw=True, key="")])
+    check(table(), frame)
+    assert bool(changes_of(table(), {5: frame})[1]) == (zone != "+23:59")
