@@ -1,6 +1,6 @@
 """Looks at a subscription now and then: lands what the server has recorded as acknowledged, lag, and what is amiss.
 
-That is a consumer which is not ours, and a shard that is ahead though nothing comes.
+That is a consumer which is not ours, a shard that is ahead though nothing comes, and records that never come.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.base import Frame, FrameSink, Kind, mark
-from silverfold.connectors.hstreamdb.client.administration import Administration
+from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
@@ -37,7 +37,7 @@ class Progress:
 
     def __init__(
         self,
-        client: Administration,
+        client: Client,
         options: HStreamOptions,
         epoch: Epoch,
         *,
@@ -53,6 +53,8 @@ class Progress:
         """The batch of each shard after which the subscription begins; None before the first look."""
         self.last = last
         """Body of the last control frame."""
+        self._newest_before = dict(epoch.newest)
+        """The batch of each shard behind which records may have expired; empty once that was looked up."""
         self._patience = max(10.0, subscription.ack_timeout_seconds)
         self._received_at = clock()
         self._is_starved = False
@@ -78,6 +80,7 @@ class Progress:
                 frames += await self._shared()
                 frames += self._report(tails, pending())
                 frames += self._starved(tails)
+                frames += await self._expired(tails)
             await sink.land(frames)
             await asyncio.sleep(self._options.committed_seconds)
 
@@ -87,6 +90,22 @@ class Progress:
         shards = [each.shard_id for each in await self._client.list_shards(stream)]
         tails = {shard_id: await self._client.tail(stream, shard_id) for shard_id in shards}
         return {shard_id: 0 if tail is None else tail.batch_id for shard_id, tail in tails.items()}
+
+    async def _expired(self, tails: Mapping[int, int]) -> list[Frame]:
+        """Return a mark if shards have lost batches, by retention or a trim, before they landed: once an epoch."""
+        expired = {}
+        for shard_id, newest in self._newest_before.items():
+            if tails.get(shard_id, 0) <= newest:
+                continue
+            frames = self._client.read_shard(self._options.stream, shard_id, max_batches=1)
+            oldest = [each.ids[0].batch_id if each.ids else 0 async for each in frames] or [tails[shard_id] + 1]
+            if (count := batches_between(newest, oldest[0]) - 1) > 0:
+                expired[str(shard_id)] = f"{count} batches behind {newest}"
+        self._newest_before.clear()
+        if not expired:
+            return []
+        why = "the stream has dropped records before they landed here: they never come"
+        return [mark("expired", stream=self._options.stream, level="warning", reason=why, shards=expired)]
 
     def _report(self, tails: Mapping[int, int], pending: int) -> list[Frame]:
         """Return a mark of how far behind the source the feed is, if that has changed."""

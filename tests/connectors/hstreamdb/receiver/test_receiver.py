@@ -361,6 +361,36 @@ def test_what_another_warehouse_acknowledged_is_a_warning_once() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_records_that_the_stream_drops_before_they_landed_are_a_warning(is_followed: bool) -> None:
+    async def run() -> None:
+        first, second, third = CountingSink(), CountingSink(), CountingSink()
+        async with cluster() as (server, client):
+            settings = feed(server.address)
+            ids = []
+            for number in range(6):
+                ids.append(await client.append(STREAM, {"id": number}))
+                if number == 1:
+                    async with received(settings, first):
+                        await until(lambda: first.values() == [0, 1])
+            await client.trim_shard(STREAM, ids[0].shard_id, ids[1])
+            async with received(settings, second, resume_of(first)):
+                await until(lambda: bool(second.values()) and bool(second.marks("progress")))
+            last = await client.append(STREAM, {"id": 6})
+            await client.trim_shard(STREAM, ids[0].shard_id, last)
+            if is_followed:
+                await client.append(STREAM, {"id": 7})
+            async with received(settings, third, resume_of(first)):
+                await until(lambda: bool(third.marks("progress")) and (not is_followed or third.values() == [7]))
+                await until(lambda: bool(third.marks("expired")))
+        assert second.marks("expired") == []
+        (found,) = third.marks("expired")
+        assert found["level"] == "warning"
+        assert found["shards"] == {str(last.shard_id): f"5 batches behind {ids[1].batch_id}"}
+
+    asyncio.run(run())
+
+
 def resume_of(*sinks: CountingSink) -> Resume:
     """Return where a receiver goes on that has landed all of this."""
     frames = [frame for sink in sinks for frame in sink.frames]
