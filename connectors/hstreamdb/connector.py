@@ -33,12 +33,8 @@ class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
         return feed.options.stream
 
     def exclusive(self, feed: HStreamFeed) -> tuple[str, Sequence[str]]:
-        """Return the subscription at each address: what one feed acknowledges never comes to another.
-
-        Addresses are in one spelling: hosts in small letters, each with its port.
-        """
-        addresses = [str(each).lower() for each in parse_url(feed.address).addresses]
-        hosts = [re.sub("^localhost:", "127.0.0.1:", each) for each in addresses]
+        """Return the subscription at each address: what one feed acknowledges never comes to another."""
+        hosts = [re.sub("^localhost:", "127.0.0.1:", str(each)) for each in parse_url(feed.address).addresses]
         return "options.subscription", [f"{feed.options.subscription} at {each}" for each in hosts]
 
     def resume_position(self, landed: Sequence[str]) -> str:

@@ -133,9 +133,11 @@ def _of_double(found: float) -> int:
 
 
 def _of_decimal(found: Decimal) -> int:
+    if not found:  # 0e999999999 is no large number
+        return 0
     if found.adjusted() > _WIDE.prec:  # the digits of 1e999999999 are never made
         _refuse("value_out_of_range")
-    if found.adjusted() < 0 and found:
+    if found.adjusted() < 0:
         _refuse("integer_not_integral")
     return int(found) if found == int(found) else _refuse("integer_not_integral")
 

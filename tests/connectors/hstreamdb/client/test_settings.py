@@ -36,8 +36,8 @@ def test_a_user_in_a_url_is_no_port() -> None:
     assert refused.value.kind == "bad_host"
 
 
-def test_hosts_are_grpc_targets_with_ipv6_in_brackets() -> None:
-    assert ConnectionSettings(url="hstream://[::1],h2:7000").seeds == ["[::1]:6570", "h2:7000"]
+def test_hosts_are_grpc_targets_in_small_letters_with_ipv6_in_brackets() -> None:
+    assert ConnectionSettings(url="hstream://[::1],h2:7000,H2:7000").seeds == ["[::1]:6570", "h2:7000"]
 
 
 @pytest.mark.parametrize("vector", vectors("token"))

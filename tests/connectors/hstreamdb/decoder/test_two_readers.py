@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -208,3 +208,11 @@ def test_a_zone_has_at_most_59_minutes(zone: str) -> None:
     frame = frame_of([encoded({"id": 1, "iso": f"2024-01-01T00:00:00{zone}"}, raw=True, key="")])
     check(table(), frame)
     assert bool(changes_of(table(), {5: frame})[1]) == (zone != "+23:59")
+
+
+@pytest.mark.parametrize("zero", ["0e999999999", "-0.0e-999999999"])
+def test_zero_is_zero_whatever_its_exponent(zero: str) -> None:
+    frame = frame_of([entry(b'{"id": 1, "tiny": %s, "amount": %s, "day": %s}' % ((zero.encode(),) * 3))])
+    check(table(), frame)
+    (change,) = changes_of(table(), {5: frame})[0]
+    assert (change["row"]["tiny"], change["row"]["amount"], change["row"]["day"]) == (0, 0, date(1970, 1, 1))
