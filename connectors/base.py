@@ -93,8 +93,8 @@ class Resume:
 
     Args:
         epoch: Number of this connection, from 1.
-        source_positions: Last ``source_position`` landed per stream.
-        last_control: Body of the last feed-level control frame (one without a stream) that landed; None for none.
+        source_positions: `Connector.resume_position` per stream that has landed.
+        last_control: Body of the last control frame that landed without a stream; None if there is none.
         stream_controls: Body of the last control frame of each stream, of those that an earlier process landed.
         silver_positions: Last ``source_position`` of each silver table, if known; further, if bronze was lost.
     """
@@ -249,10 +249,7 @@ class Decoder(ABC, Generic[TableT]):
         """Return change rows (`transforms.changes`). Bad bytes become rows with ``error``, never exceptions."""
 
     def has_counters(self, context: Any, cut: Cut, table: TableT) -> bool:
-        """Return whether the statistics may have counters.
-
-        If not, they are computed for a replacing cut only after it has failed.
-        """
+        """Return whether the statistics may have counters; if not, a replacing cut has them only after it failed."""
         return False
 
     def versions(self, frames: ArrowRows, context: Any, cut: Cut, table: TableT) -> ArrowRows:
@@ -363,9 +360,13 @@ class Connector(ABC, Generic[OptionsT, TableT]):
         """Return the address a feed's receiver listens on, exclusively; None if it connects instead."""
         return None
 
-    def exclusive(self, feed: Feed[OptionsT, TableT]) -> tuple[str, str] | None:
-        """Return a setting's key, and what only one feed may have there, such as a subscription; None for nothing."""
-        return None
+    def exclusive(self, feed: Feed[OptionsT, TableT]) -> tuple[str, Iterable[str]]:
+        """Return a setting's key, and what only one feed may have by it, such as a subscription at each address."""
+        return "", ()
+
+    def resume_position(self, landed: Sequence[str]) -> str:
+        """Return what a receiver resumes by, of the ``source_position``s of a stream in the order of landing."""
+        return landed[-1]
 
     @abstractmethod
     def receiver(self, feed: Feed[OptionsT, TableT]) -> Receiver:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from silverfold.connectors.base import Connector, Decoder, Problem, Receiver
@@ -31,13 +32,16 @@ class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
         """Return the feed's stream."""
         return feed.options.stream
 
-    def exclusive(self, feed: HStreamFeed) -> tuple[str, str]:
-        """Return the subscription: what one feed acknowledges never comes to another.
+    def exclusive(self, feed: HStreamFeed) -> tuple[str, Sequence[str]]:
+        """Return the subscription at each address: what one feed acknowledges never comes to another."""
+        hosts = [re.sub("^localhost:", "127.0.0.1:", str(each)) for each in parse_url(feed.address).addresses]
+        return "options.subscription", [f"{feed.options.subscription} at {each}" for each in hosts]
 
-        Its address is in one spelling: hosts in small letters and in order, each with its port.
-        """
-        hosts = sorted({str(each).lower() for each in parse_url(feed.address).addresses})
-        return "options.subscription", f"{feed.options.subscription} at {','.join(hosts)}"
+    def resume_position(self, landed: Sequence[str]) -> str:
+        """Return the newest batch of each shard: the last frame may be one that came again."""
+        from silverfold.connectors.hstreamdb.receiver.epoch import newest_batches
+
+        return ",".join(f"{shard_id}-{batch_id}" for shard_id, batch_id in newest_batches(landed).items())
 
     def problems(self, feed: HStreamFeed) -> Iterator[Problem]:
         """Yield problems beyond model validation: the address, and tables of another stream."""

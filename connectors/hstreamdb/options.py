@@ -96,7 +96,8 @@ class HStreamOptions(Strict):
     """Addresses by which nodes are reachable from here, by the addresses they advertise: ``{ "node1:6570" =
     "10.0.0.1:16570" }``."""
     max_batch_bytes: int = Field(default=64 << 20, ge=1 << 10, le=1 << 30)
-    """Most bytes of a batch, decompressed. A larger one is a bad frame."""
+    """Most bytes of a batch, decompressed; its records may take 30 times as many in memory. A larger one is a bad
+    frame."""
     committed_seconds: float = Field(default=60, ge=1, le=86_400, allow_inf_nan=False)
     """Seconds between looks at what the server has recorded as acknowledged; deletes older than that are forgotten."""
 

@@ -121,13 +121,12 @@ def _sharing(settings: Settings, feeds: Sequence[tuple[Connector, Feed]]) -> Ite
     """Yield an error for each feed that has what an earlier one must have for itself."""
     seen: dict[tuple[str, str], str] = {}
     for connector, feed in feeds:
-        if (own := connector.exclusive(feed)) is None:
-            continue
-        key, found = own
-        first = seen.setdefault((connector.name, found), feed.name)
-        if first != feed.name:
-            file = settings.feeds[feed.name].file_of(tuple(key.split(".")))
-            yield ConfigError(file=file, key=key, found=found, allowed=f"another one: the feed {first} has it")
+        key, own = connector.exclusive(feed)
+        owners = {seen.setdefault((connector.name, each), feed.name): each for each in own}
+        file = settings.feeds[feed.name].file_of(tuple(key.split(".")))
+        for owner, found in owners.items():
+            if owner != feed.name:
+                yield ConfigError(file=file, key=key, found=found, allowed=f"another one: the feed {owner} has it")
 
 
 def chosen_tables(feed: Feed, wanted: Sequence[str] | None) -> list[str]:

@@ -6,7 +6,7 @@ reads as empty.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from operator import itemgetter, or_
 from typing import Any, NamedTuple
@@ -72,15 +72,20 @@ def landing_in(table: DeltaTable, position: int) -> Landing | None:
     return None
 
 
-def last_source_positions(table: DeltaTable) -> dict[str, str]:
-    """Return, per stream, the last landed ``source_position``.
+def last_source_positions(
+    table: DeltaTable, resume_position: Callable[[Sequence[str]], str] = itemgetter(-1)
+) -> dict[str, str]:
+    """Return, per stream, what a receiver resumes by, of its landed ``source_position``s: `Connector.resume_position`.
 
     Reads three small columns of the whole table.
     """
     columns = ("frame_seq", "stream", "source_position")
     known: dict[str, str] = {}
     for batch in _in_order(table, columns, also=pc.is_valid(ds.field("source_position"))):
-        known.update(zip(batch["stream"].to_pylist(), batch["source_position"].to_pylist(), strict=True))
+        landed = {stream: [position] for stream, position in known.items()}
+        for stream, position in zip(batch["stream"].to_pylist(), batch["source_position"].to_pylist(), strict=True):
+            landed.setdefault(stream, []).append(position)
+        known = {stream: resume_position(positions) for stream, positions in landed.items()}
     return known
 
 

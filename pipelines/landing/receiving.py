@@ -74,7 +74,7 @@ async def receive(
     writer = await asyncio.to_thread(partial(BronzeWriter.open, place, feed.name, token=token, silver=silver))
     landed = Resume(writer.epoch)
     if connector.continuity == "resume":
-        landed = await asyncio.to_thread(writer.resume, source_positions(tables))
+        landed = await asyncio.to_thread(writer.resume, connector, source_positions(tables))
     log.info("receiving", connector=connector.name, last=writer.last, epoch=writer.epoch)
     if writer.emptied:
         log.warning(

@@ -25,7 +25,7 @@ from deltalake import (
 )
 
 from silverfold.conf.errors import Fenced, StoreUnavailable
-from silverfold.connectors.base import Resume
+from silverfold.connectors.base import Connector, Resume
 from silverfold.pipelines.landing.bronze_table import SCHEMA, app_id, create, last_epoch, last_landed, note_lost
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.storage.compaction import NO_HOOKS, join_files
@@ -100,17 +100,19 @@ class BronzeWriter:
         self._write(SCHEMA.empty_table(), end)
         self.last = end
 
-    def resume(self, silver: Mapping[str, str] = MappingProxyType({})) -> Resume:
+    def resume(self, connector: Connector, silver: Mapping[str, str] = MappingProxyType({})) -> Resume:
         """Return the state landed before. Reads small columns of all files, and the bodies of control frames.
 
         Args:
+            connector: Tells what of the source positions it resumes by.
             silver: Source positions of silver's tables (`pipelines.storage.silver_position.source_positions`).
         """
         from silverfold.pipelines.landing.bronze import last_controls, last_source_positions  # noqa: PLC0415 - pandas; few receivers need it
 
         controls = last_controls(self._place)
         of_streams = {stream: body for stream, body in controls.items() if stream is not None}
-        return Resume(self.epoch, last_source_positions(self._table), controls.get(None), of_streams, silver)
+        landed = last_source_positions(self._table, connector.resume_position)
+        return Resume(self.epoch, landed, controls.get(None), of_streams, silver)
 
     def refresh(self) -> None:
         """Reread the log before the next commit: after a compaction, older log files will be dropped."""

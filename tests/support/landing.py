@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, NamedTuple
@@ -63,6 +63,9 @@ class ScriptedConnector:
 
     def stream(self, feed: Feed, table: str) -> str:
         return table
+
+    def resume_position(self, landed: Sequence[str]) -> str:
+        return landed[-1]
 
 
 class Landed(NamedTuple):

@@ -63,6 +63,7 @@ LONGEST_ACK_TIMEOUT: Final = 35_999
 OF_OTHER_STREAM: Final = "it stays with its stream, even a deleted one; delete the subscription to make it anew"
 """What to do about a subscription of another stream."""
 _MOST: Final = (1 << 31) - 1
+_MOST_UNSIGNED: Final = (1 << 32) - 1
 _OFFSETS: Final = {each.value: each.name.lower() for each in SpecialOffset}
 
 
@@ -85,9 +86,13 @@ class Administration:
             backlog_duration: Seconds that records are kept; 0 for no limit.
 
         Raises:
-            ConfigError: There is one with other settings.
+            ConfigError: There is one with other settings, or a setting is out of range.
             SourceRefused: The name or a setting is invalid.
         """
+        file = f"stream {name}"
+        _check_range(file, "replication_factor", replication_factor, 0, _MOST_UNSIGNED)
+        _check_range(file, "shard_count", shard_count, 0, _MOST_UNSIGNED)
+        _check_range(file, "backlog_duration", backlog_duration, 0, _MOST_UNSIGNED)
         wanted = Stream(
             stream_name=name,
             replication_factor=replication_factor,
@@ -100,7 +105,7 @@ class Administration:
         if found.action is not Action.COMPARE:
             raise self.cluster.error(found, f"CreateStream of {name}")
         existing = await self.get_stream(name)
-        _compare(f"stream {name}", existing, wanted, ("replication_factor", "shard_count", "backlog_duration"))
+        _compare(file, existing, wanted, ("replication_factor", "shard_count", "backlog_duration"))
         return existing
 
     async def delete_stream(self, name: str, *, force: bool = False, ignore_non_exist: bool = False) -> None:
@@ -171,8 +176,8 @@ class Administration:
             SourceRefused: There is no such stream, or the name is invalid.
         """
         file = f"subscription {subscription_id}"
-        _check_range(file, "ack_timeout_seconds", ack_timeout_seconds, LONGEST_ACK_TIMEOUT)
-        _check_range(file, "max_unacked_records", max_unacked_records, _MOST)
+        _check_range(file, "ack_timeout_seconds", ack_timeout_seconds, 1, LONGEST_ACK_TIMEOUT)
+        _check_range(file, "max_unacked_records", max_unacked_records, 1, _MOST)
         wanted = Subscription(
             subscription_id=subscription_id,
             stream_name=stream,
@@ -222,9 +227,9 @@ class Administration:
         return (await self.cluster.call_owner(subscription_id, LIST_CONSUMERS, request)).consumers
 
 
-def _check_range(file: str, key: str, found: int, most: int) -> None:
-    if not 1 <= found <= most:
-        raise ConfigError(file=file, key=key, found=found, allowed=f"1 to {most:,}")
+def _check_range(file: str, key: str, found: int, least: int, most: int) -> None:
+    if not least <= found <= most:
+        raise ConfigError(file=file, key=key, found=found, allowed=f"{least} to {most:,}")
 
 
 def _compare(file: str, existing: Message, wanted: Message, names: Sequence[str]) -> None:

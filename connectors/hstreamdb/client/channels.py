@@ -56,11 +56,6 @@ def waits(rng: Random) -> Backoff:
     return Backoff(FIRST_WAIT, LONGEST_WAIT, rng)
 
 
-def status_of(error: aio.AioRpcError) -> Status:
-    """Return how a call ended."""
-    return Status(error.code().name, error.details() or "")
-
-
 def may_pass(status: Status) -> bool:
     """Return whether another node, or the same one later, may answer.
 
@@ -85,10 +80,15 @@ class Channels:
 
     def __init__(self, settings: ConnectionSettings) -> None:
         self._credentials = _credentials(settings) if settings.is_encrypted else None
-        self._metadata = _metadata(settings)
+        self._token = "" if settings.token is None else settings.token.get_secret_value()
         self._timeout = settings.timeout
         self._channels: dict[str, aio.Channel] = {}
         self._closed = False
+
+    def status_of(self, error: aio.AioRpcError) -> Status:
+        """Return how a call ended. Its text, which others see, has the token nowhere, however the node repeats it."""
+        text, secret = error.details() or "", self._token.rstrip("=")  # which an address has as %3D
+        return Status(error.code().name, text.replace(secret, "***") if secret else text)
 
     async def attempt(self, target: str, method: Method[Request, Answer], request: Request) -> Answer | Status:
         """Return the answer of a node, or how the call ended without one.
@@ -109,7 +109,7 @@ class Channels:
             with self._unless_closed():
                 answer: bytes = await call(request, metadata=self._metadata, timeout=self._timeout)
         except aio.AioRpcError as error:
-            return status_of(error)
+            return self.status_of(error)
         return answer
 
     def open_stream(self, target: str, path: str) -> Any:
@@ -133,7 +133,7 @@ class Channels:
                     yield _decoded(answer, target, method)
             yield Status("OK", "")
         except aio.AioRpcError as error:
-            yield status_of(error)
+            yield self.status_of(error)
         finally:
             call.cancel()
 
@@ -156,16 +156,21 @@ class Channels:
                 raise _closed() from None
             raise
 
+    @property
+    def _metadata(self) -> Sequence[tuple[str, str]]:
+        return (("authorization", f"Basic {self._token}"),) if self._token else ()
+
     def _channel(self, target: str) -> aio.Channel:
         if self._closed:
             raise _closed()
         if target not in self._channels:
             if len(self._channels) == _MAX_CHANNELS:
                 raise RemoteProtocolError(f"the cluster names more than {_MAX_CHANNELS} addresses")
+            uri = f"dns:///{target}"  # a host may be called unix, or as another scheme
             if self._credentials is None:
-                channel = aio.insecure_channel(target, _OPTIONS)
+                channel = aio.insecure_channel(uri, _OPTIONS)
             else:
-                channel = aio.secure_channel(target, self._credentials, _OPTIONS)
+                channel = aio.secure_channel(uri, self._credentials, _OPTIONS)
             self._channels[target] = channel
         return self._channels[target]
 
@@ -179,12 +184,6 @@ def _decoded(answer: bytes, target: str, method: Method[Request, Answer]) -> Ans
 
 def _closed() -> LocalProtocolError:
     return LocalProtocolError("the client is closed")
-
-
-def _metadata(settings: ConnectionSettings) -> Sequence[tuple[str, str]]:
-    if settings.token is None:
-        return ()
-    return (("authorization", f"Basic {settings.token.get_secret_value()}"),)
 
 
 def _credentials(settings: ConnectionSettings) -> grpc.ChannelCredentials:

@@ -25,7 +25,7 @@ from google.protobuf.message import DecodeError
 from grpc import aio
 
 from silverfold.conf.errors import InvalidValue, LocalProtocolError, SilverfoldError
-from silverfold.connectors.hstreamdb.client.channels import status_error, status_of
+from silverfold.connectors.hstreamdb.client.channels import status_error
 from silverfold.connectors.hstreamdb.client.cluster import Cluster
 from silverfold.connectors.hstreamdb.protocol.frames import (
     MAX_PLAIN_BYTES,
@@ -234,14 +234,15 @@ class Fetch:
                 self._buffer(FetchedFrame.of(body))
             status = Status("OK", "the server ended the call")
         except aio.AioRpcError as error:
-            status = status_of(error)
+            status = self._cluster.channels.status_of(error)
         finally:
             self.status = status
             self._arrived.set()
 
     def _buffer(self, frame: FetchedFrame) -> None:
         is_copy = frame.ids and self._buffered.issuperset(frame.ids)
-        if is_copy or self._buffered_bytes + len(frame.body) > self._max_buffered_bytes:
+        is_beyond = self._frames and self._buffered_bytes + len(frame.body) > self._max_buffered_bytes
+        if is_copy or is_beyond:
             self.dropped_frames += 1
             return
         self._frames.append(frame)

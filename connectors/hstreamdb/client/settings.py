@@ -25,7 +25,7 @@ PORT: Final = 6570
 TIMEOUT: Final = 5.0
 _FORM: Final = "hstream://host[:port], or hstreams:// for TLS; more hosts follow after commas"
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
-_HOST: Final = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]@:/?#\s]*))(?::(?P<port>[^:/]*))?")
+_HOST: Final = re.compile(r"(?:\[(?P<ipv6>[0-9A-Fa-f:.]+)\]|(?P<host>[^\[\]@:/?#\s]*))(?::(?P<port>[^:/@]*))?")
 
 
 class InvalidUrl(ValueError):
@@ -46,6 +46,8 @@ class Url(NamedTuple):
 def parse_url(text: str) -> Url:
     """Parse a cluster's URL. White space around it and around hosts, and one trailing slash, are dropped.
 
+    Hosts are in small letters.
+
     Raises:
         InvalidUrl: It is invalid. The message says what is allowed and shows no part of it.
     """
@@ -63,7 +65,7 @@ def _address(text: str) -> Address:
     form = _HOST.fullmatch(text)
     if form is None:
         raise InvalidUrl("bad_host", f"hosts without user, path or white space, IPv6 in brackets: {_FORM}")
-    host, port = form["ipv6"] or form["host"], form["port"]
+    host, port = (form["ipv6"] or form["host"]).lower(), form["port"]
     if not host:
         raise InvalidUrl("no_host", f"a host everywhere: {_FORM}")
     try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from itertools import chain
 from typing import Any, Final, TypeAlias
 
@@ -30,6 +29,7 @@ from silverfold.connectors.hstreamdb.decoder.landed_records import (
 from silverfold.connectors.hstreamdb.decoder.layouts import Change, RecordReader
 from silverfold.connectors.hstreamdb.decoder.struct_columns import StructColumns
 from silverfold.connectors.hstreamdb.decoder.text_columns import TextColumns
+from silverfold.connectors.hstreamdb.decoder.values import exact_decimal
 from silverfold.connectors.hstreamdb.options import HStreamTable
 from silverfold.connectors.hstreamdb.protocol.messages.batches import Flag, HStreamRecord
 from silverfold.connectors.hstreamdb.protocol.records import HRecord, decode_record
@@ -155,13 +155,5 @@ def read_json(record: HStreamRecord) -> Any:
         raise InvalidValue("a raw record is no JSON text", reason="bad_json") from error
 
 
-def _decimal(text: str) -> Any:
-    """Return a number exactly; of one with an exponent beyond all decimals what no column takes."""
-    try:
-        return Decimal(text)
-    except ArithmeticError:
-        return ...
-
-
-_read_text: Final = msgspec.json.Decoder(float_hook=_decimal).decode
+_read_text: Final = msgspec.json.Decoder(float_hook=exact_decimal).decode
 """Exact: integers of any size, and decimals."""

@@ -66,7 +66,7 @@ class StructColumns:
         rows = np.flatnonzero(~buffer.odd)
         top = buffer.members(rows, start[rows], end[rows], [*self._telling, *names])
         wrapped = self._is_wrapped(buffer, top, names)
-        value = top["value"] if self._telling else top[names[0]]
+        value = top.get("value", top[names[0]])  # without one, nothing is wrapped
         deleted = wrapped & (value.kind == NULL)
         buffer.odd |= wrapped & ~deleted & (value.kind != STRUCT)
         inside = self._inside(buffer, value, wrapped & ~deleted, names)

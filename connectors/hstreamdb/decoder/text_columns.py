@@ -23,7 +23,7 @@ from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.common.change_rows import Bools
 from silverfold.connectors.hstreamdb.decoder.column_changes import ColumnChanges
 from silverfold.connectors.hstreamdb.decoder.layouts import NOT_SENT, RecordReader
-from silverfold.connectors.hstreamdb.decoder.values import Column
+from silverfold.connectors.hstreamdb.decoder.values import Column, exact_decimal
 from silverfold.connectors.hstreamdb.options import INTEGERS
 
 _MAX_TEXT: Final = 4_000
@@ -99,12 +99,12 @@ class TextColumns:
     def _read_row(self) -> Callable[[bytes], Any]:
         texts_only = self.records.table.columns.get("key", "string") == "string"
         _require(self.records.table.layout == "row" or (texts_only and "key" not in self.records.table.encodings))
-        return msgspec.json.Decoder[Any](self._row.type).decode
+        return msgspec.json.Decoder[Any](self._row.type, float_hook=exact_decimal).decode
 
     @cached_property
     def _read_wrapped(self) -> Callable[[bytes], Any]:
         wrapped = msgspec.defstruct("Wrapped", [("key", self._row.type), ("value", self._row.type | None)], gc=False)
-        return msgspec.json.Decoder[Any](wrapped).decode
+        return msgspec.json.Decoder[Any](wrapped, float_hook=exact_decimal).decode
 
     def _changes(self, keys: Sequence[Any] | None, rows: Sequence[Any]) -> ColumnChanges:
         deleted = np.array([row is None for row in rows])
@@ -142,7 +142,6 @@ def _typed(column: Column, cells: Iterable[Any]) -> tuple[pa.Array, Bools]:
         types = types - {UnsetType} | {NoneType}
     _require(str not in types or NOT_SENT not in values)
     if column.encoding is not None:
-        _require(float not in types)  # digits of decimals may be lost
         return pa.array(list(map(column.value, values)), column.arrow), is_sent
     array = pa.array(values, column.arrow)
     _require(column.kind != "float" or bool(pc.all(pc.is_finite(array), min_count=0).as_py()))

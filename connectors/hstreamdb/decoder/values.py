@@ -37,12 +37,14 @@ _LONG: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _NUMBER: Final = re.compile(r"-?[0-9]{1,80}(\.[0-9]{1,80})?", re.ASCII)
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
 _MOMENT: Final = re.compile(
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2})",
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-5][0-9])",
     re.ASCII,
 )
 _WIDE: Final = Context(prec=200)
 _MAX_UNSCALED: Final = 32
 _SHOWN: Final = 200
+_BARE: Final = "\ud800"
+"""Marks digits in JSON that are to have no quotes. Half of a surrogate pair: no text that was read has one."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,14 @@ class Column:
         return int(precision), int(scale)
 
 
+def exact_decimal(text: str) -> Any:
+    """Return a number of a JSON text exactly; of one with an exponent beyond all decimals what no column takes."""
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        return ...
+
+
 def columns_of(table: HStreamTable) -> tuple[Column, ...]:
     """Return the columns of a table, in the order declared."""
     return tuple(Column(name, kind, table.encoding(name)) for name, kind in table.columns.items())
@@ -123,9 +133,11 @@ def _of_double(found: float) -> int:
 
 
 def _of_decimal(found: Decimal) -> int:
+    if not found:  # 0e999999999 is no large number
+        return 0
     if found.adjusted() > _WIDE.prec:  # the digits of 1e999999999 are never made
         _refuse("value_out_of_range")
-    if found.adjusted() < 0 and found:
+    if found.adjusted() < 0:
         _refuse("integer_not_integral")
     return int(found) if found == int(found) else _refuse("integer_not_integral")
 
@@ -232,17 +244,17 @@ def _iso8601(found: Any) -> int:
 
 def _json_text(found: Any) -> str:
     try:
-        return _JSON(found)
+        return _JSON(found).replace(f'"{_BARE}', "").replace(f'{_BARE}"', "")
     except (ValueError, RecursionError):
         _refuse("wrong_type")
 
 
-def _finite(found: Decimal) -> float:
-    return _real(found)
+def _digits(found: Any) -> str:
+    return f"{_BARE}{found}{_BARE}" if type(found) is Decimal else _refuse("wrong_type")
 
 
 _JSON: Final = json.JSONEncoder(
-    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"), default=_finite
+    ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"), default=_digits
 ).encode
 
 _CONVERT: Final[dict[str, Callable[..., Any]]] = {

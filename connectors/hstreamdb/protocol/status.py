@@ -74,7 +74,7 @@ _NAMED_ACTIONS: Final = {
     "WrongServer": Action.LOOKUP_AND_REPEAT,
     "SubscriptionIsDeleting": Action.CHECK_AND_REOPEN,
 }
-_FINAL: Final = {Action.STOP, Action.CREATE_OR_STOP, Action.COMPARE, Action.LOOKUP_AND_REPEAT}
+_FINAL: Final = {Action.STOP, Action.CREATE_OR_STOP, Action.COMPARE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +119,14 @@ class Status:
         Returns:
             SourceUnavailable if a later try may succeed, else SourceRefused with `name` as its code.
         """
-        text = _SECRET.sub(r"\1 ***", self.text)
+        text = _hidden(self.text)
         if self.action in _FINAL:
-            return SourceRefused(code=self.name, text=text, stream=what)
+            return SourceRefused(code=_hidden(self.name), text=text, stream=what)
         return SourceUnavailable(f"{what}: {self.grpc_code}: {text}")
+
+
+def _hidden(text: str) -> str:
+    return _SECRET.sub(r"\1 ***", text)
 
 
 def status_text(code: int, message: str, extra: object) -> str:

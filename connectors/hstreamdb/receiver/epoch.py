@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from silverfold.conf.errors import RemoteProtocolError, WireError
@@ -23,7 +24,7 @@ class ShardProgress:
     """What of a shard landed in this epoch."""
 
     newest: int = 0
-    """The highest batch; 0 for none."""
+    """The highest batch that has landed, in this epoch or before it; 0 for none."""
     published_ms: int = 0
     """Time of its append."""
     batches: int = 0
@@ -42,19 +43,36 @@ class ShardProgress:
         self.records += records
 
 
+def newest_batches(positions: Iterable[str]) -> dict[int, int]:
+    """Return the highest batch of each shard in source positions: of frames, or of streams with commas in between."""
+    newest: dict[int, int] = {}
+    for each in ",".join(positions).split(","):
+        if each:
+            shard_id, batch_id = map(int, each.split("-")[:2])
+            newest[shard_id] = max(newest.get(shard_id, 0), batch_id)
+    return newest
+
+
 class Epoch:
     """The frames of one epoch, in the order in which its fetches received them.
 
     Args:
         stream: The stream that the subscription reads.
+        newest: The highest batch of each shard that has landed before.
     """
 
-    def __init__(self, stream: str) -> None:
+    def __init__(self, stream: str, newest: Mapping[int, int] = MappingProxyType({})) -> None:
         self._stream = stream
         self._consumers: dict[int, str] = {}
         self._bad = Counter[int]()
         self.shards = defaultdict[int, ShardProgress](ShardProgress)
         """What has landed, by shard."""
+        self.shards.update({shard_id: ShardProgress(batch_id) for shard_id, batch_id in newest.items()})
+
+    @property
+    def newest(self) -> Mapping[int, int]:
+        """The highest batch of each shard that has landed, in this epoch or before it."""
+        return {shard_id: found.newest for shard_id, found in self.shards.items() if found.newest}
 
     def frames(
         self,

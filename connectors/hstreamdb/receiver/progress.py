@@ -1,6 +1,6 @@
 """Looks at a subscription now and then: lands what the server has recorded as acknowledged, lag, and what is amiss.
 
-That is a consumer which is not ours, and a shard that is ahead though nothing comes.
+That is a consumer which is not ours, a shard that is ahead though nothing comes, and records that never come.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.base import Frame, FrameSink, Kind, mark
-from silverfold.connectors.hstreamdb.client.administration import Administration
+from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
@@ -37,7 +37,7 @@ class Progress:
 
     def __init__(
         self,
-        client: Administration,
+        client: Client,
         options: HStreamOptions,
         epoch: Epoch,
         *,
@@ -53,6 +53,8 @@ class Progress:
         """The batch of each shard after which the subscription begins; None before the first look."""
         self.last = last
         """Body of the last control frame."""
+        self._newest_before = dict(epoch.newest)
+        """The batch of each shard behind which records may have expired; empty once that was looked up."""
         self._patience = max(10.0, subscription.ack_timeout_seconds)
         self._received_at = clock()
         self._is_starved = False
@@ -78,6 +80,7 @@ class Progress:
                 frames += await self._shared()
                 frames += self._report(tails, pending())
                 frames += self._starved(tails)
+                frames += await self._expired(tails)
             await sink.land(frames)
             await asyncio.sleep(self._options.committed_seconds)
 
@@ -87,6 +90,22 @@ class Progress:
         shards = [each.shard_id for each in await self._client.list_shards(stream)]
         tails = {shard_id: await self._client.tail(stream, shard_id) for shard_id in shards}
         return {shard_id: 0 if tail is None else tail.batch_id for shard_id, tail in tails.items()}
+
+    async def _expired(self, tails: Mapping[int, int]) -> list[Frame]:
+        """Return a mark if shards have lost batches, by retention or a trim, before they landed: once an epoch."""
+        expired = {}
+        for shard_id, newest in self._newest_before.items():
+            if tails.get(shard_id, 0) <= newest:
+                continue
+            frames = self._client.read_shard(self._options.stream, shard_id, max_batches=1)
+            oldest = [each.ids[0].batch_id if each.ids else 0 async for each in frames] or [tails[shard_id] + 1]
+            if (count := batches_between(newest, oldest[0]) - 1) > 0:
+                expired[str(shard_id)] = f"{count} batches behind {newest}"
+        self._newest_before.clear()
+        if not expired:
+            return []
+        why = "the stream has dropped records before they landed here: they never come"
+        return [mark("expired", stream=self._options.stream, level="warning", reason=why, shards=expired)]
 
     def _report(self, tails: Mapping[int, int], pending: int) -> list[Frame]:
         """Return a mark of how far behind the source the feed is, if that has changed."""
@@ -117,9 +136,10 @@ class Progress:
         return max(self._epoch.shards[shard_id].newest, committed, (self._begun or {}).get(shard_id, 0))
 
     def floors(self, found: GetSubscriptionResponse) -> list[Frame]:
-        """Return a control frame for floors that moved, or for a subscription that was created anew.
+        """Return a control frame for floors that moved, or for another subscription than before: the first one too.
 
-        With a mark if somebody created it at the end: records in between never come.
+        With a mark for records that never come: those before a subscription that took another's place and began at the
+        end, and those that were acknowledged and have not landed here.
         """
         created = creation_of(found.subscription)
         before = self._landed()
@@ -127,15 +147,29 @@ class Progress:
         known = {} if is_anew else before.get("offsets", {})
         moved = {str(each.shard_id): str(each.batch_id) for each in found.offsets if each.batch_id}
         offsets = known | {shard: batch for shard, batch in moved.items() if int(batch) > int(known.get(shard, 0))}
-        if offsets == known and not is_anew:
-            return []
         body = {"subscription": self._options.subscription, "created": created, "offsets": offsets}
+        if body == before:
+            return []
         self.last = json.dumps(body, sort_keys=True).encode()
         frames = [Frame(self.last, Kind.CONTROL)]
+        frames += self._elsewhere({shard: batch for shard, batch in offsets.items() if batch != known.get(shard)})
         if is_anew and found.subscription.offset == SpecialOffset.LATEST:
             why = "another subscription, which began at the end: records appended before it may never come"
             frames.append(mark("begun at the end", stream=self._options.stream, level="warning", reason=why))
         return frames
+
+    def _elsewhere(self, moved: Mapping[str, str]) -> list[Frame]:
+        """Return a mark if more is acknowledged than has landed: bronze is not the one that the source fed before.
+
+        A gap behind the last record counts as acknowledged too, so the mark is no proof of a loss.
+        """
+        landed = {shard: self._epoch.shards[int(shard)].newest for shard in moved}
+        ahead = {shard: f"{batch}, not {landed[shard]}" for shard, batch in moved.items() if int(batch) > landed[shard]}
+        if not ahead:
+            return []
+        why = "acknowledged and not in this bronze, which is another one, or restored: records in between never come"
+        stream = self._options.stream
+        return [mark("acknowledged elsewhere", stream=stream, level="warning", reason=why, batches=ahead)]
 
     def _landed(self) -> dict[str, Any]:
         return {} if self.last is None else dict(json.loads(self.last))

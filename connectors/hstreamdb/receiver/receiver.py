@@ -10,7 +10,7 @@ import asyncio
 import uuid
 from collections.abc import Mapping, Sequence
 
-from silverfold.conf.errors import SourceRefused
+from silverfold.conf.errors import ConfigError, SourceRefused, SourceUnavailable
 from silverfold.connectors.base import Frame, FrameSink, Resume, mark
 from silverfold.connectors.common.tasks import until_first_ends
 from silverfold.connectors.hstreamdb.client.administration import OF_OTHER_STREAM
@@ -18,9 +18,9 @@ from silverfold.connectors.hstreamdb.client.client import Client, open_feed_clie
 from silverfold.connectors.hstreamdb.client.fetch import AckQueue, Fetch
 from silverfold.connectors.hstreamdb.options import HStreamFeed
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
-from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
+from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse
 from silverfold.connectors.hstreamdb.protocol.status import Action
-from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
+from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, newest_batches
 from silverfold.connectors.hstreamdb.receiver.landing import Acknowledgements, Landing
 from silverfold.connectors.hstreamdb.receiver.progress import Progress
 
@@ -37,67 +37,102 @@ class HStreamReceiver:
         self._feed, self._options, self._environ = feed, feed.options, environ
         self._acks: Sequence[AckQueue] = ()
         self._last_control: bytes | None = None
+        self._newest: Mapping[int, int] = {}
+        self._was_let_in = False
         self._consumer_prefix = f"{feed.name}-{uuid.uuid4().hex[:8]}"  # of this process: another's are not ours
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
         """Fetch until a call ends; see `connectors.base.Receiver`.
 
         Raises:
-            SourceUnavailable: No node answers, or a fetch ended.
+            SourceUnavailable: No node answers, or a fetch ended. The next call creates a subscription that is gone.
             SourceRefused: There is no such stream or subscription, or the server refuses the token.
             ConfigError: The subscription exists with other settings, or a secret or certificate cannot be used.
             RemoteProtocolError: A frame that cannot be acknowledged keeps coming.
         """
+        try:
+            await self._run(sink, resume)
+        except SourceRefused as error:
+            if not self._may_pass(error):
+                raise
+            raise SourceUnavailable(str(error)) from error
+
+    def _may_pass(self, error: SourceRefused) -> bool:
+        """Return whether the next epoch may do better; a node that accepted our token does not cancel because of it."""
+        return (error.code == "SubscriptionNotFound" and self._options.create) or (
+            error.code == "CANCELLED" and self._was_let_in
+        )
+
+    async def _run(self, sink: FrameSink, resume: Resume) -> None:
         self._acks = self._acks or [AckQueue() for _ in range(self._options.consumers)]
         async with await open_feed_client(self._feed, self._environ) as client:
+            self._was_let_in = True
             found = await self._subscription(client, has_landed=self._options.stream in resume.source_positions)
-            unacked, timeout = found.max_unacked_records, found.ack_timeout_seconds
-            epoch, clock = Epoch(self._options.stream), asyncio.get_running_loop().time
+            unacked, timeout = found.subscription.max_unacked_records, found.subscription.ack_timeout_seconds
+            self._newest = self._newest or newest_batches(
+                [*resume.source_positions.values(), *resume.silver_positions.values()]
+            )
+            epoch, clock = Epoch(self._options.stream, self._newest), asyncio.get_running_loop().time
             last = self._last_control or resume.last_control
             progress = Progress(
                 client,
                 self._options,
                 epoch,
-                subscription=found,
+                subscription=found.subscription,
                 feed=self._feed.name,
                 ours=f"{self._consumer_prefix}-",
                 last=last,
                 clock=clock,
             )
             marks = window_marks(self._feed, max_unacked=unacked, ack_timeout=timeout)
-            # Frames of a subscription that was created anew are no copies: so its control frame is before them.
-            await sink.land([*marks, *progress.floors(GetSubscriptionResponse(subscription=found))])
-            fetches = [await self._open(client, acks) for acks in self._acks]
-            subscribed = mark(
-                "subscribed",
-                subscription=self._options.subscription,
-                nodes=sorted({each.node for each in fetches}),
-                consumers=[each.consumer for each in fetches],
-                max_unacked=unacked,
-                ack_timeout=timeout,
-            )
-            await sink.land([subscribed])
             try:
+                # Frames of a subscription that was created anew are no copies: so its control frame is before them.
+                await sink.land([*marks, *progress.floors(found)])
+                fetches = [await self._open(client, acks) for acks in self._acks]
+                subscribed = mark(
+                    "subscribed",
+                    subscription=self._options.subscription,
+                    nodes=sorted({each.node for each in fetches}),
+                    consumers=[each.consumer for each in fetches],
+                    max_unacked=unacked,
+                    ack_timeout=timeout,
+                )
+                await sink.land([subscribed])
                 await self._land_all(fetches, sink, epoch, progress, most=max(unacked // 2, 1))
             finally:
-                self._last_control = progress.last
+                self._last_control, self._newest = progress.last, epoch.newest
 
-    async def _subscription(self, client: Client, *, has_landed: bool) -> Subscription:
-        """Return the subscription, created if allowed."""
+    async def _subscription(self, client: Client, *, has_landed: bool) -> GetSubscriptionResponse:
+        """Return the subscription, created if allowed, and what of it is acknowledged."""
         options = self._options
         if options.create:
-            return await client.create_subscription(
-                options.subscription,
-                options.stream,
-                ack_timeout_seconds=options.ack_timeout_seconds,
-                max_unacked_records=options.max_unacked_records,
-                offset=await self._offset(client, has_landed=has_landed),
-            )
-        found = (await client.get_subscription(options.subscription)).subscription
-        if found.stream_name != options.stream:
-            text = f"{options.subscription} is of {found.stream_name}, not of {options.stream}: {OF_OTHER_STREAM}"
+            offset = await self._offset(client, has_landed=has_landed)
+            try:
+                await client.create_subscription(
+                    options.subscription,
+                    options.stream,
+                    ack_timeout_seconds=options.ack_timeout_seconds,
+                    max_unacked_records=options.max_unacked_records,
+                    offset=offset,
+                )
+            except ConfigError as error:
+                raise self._other_setting(error) from error
+        found = await client.get_subscription(options.subscription)
+        if (stream := found.subscription.stream_name) != options.stream:
+            text = f"{options.subscription} is of {stream}, not of {options.stream}: {OF_OTHER_STREAM}"
             raise SourceRefused(code="OtherStream", text=text)
         return found
+
+    def _other_setting(self, error: ConfigError) -> ConfigError:
+        """Return the error for a subscription with other settings, with the feed's own that is to be changed."""
+        name = "stream" if error.key == "stream_name" else error.key
+        ways = OF_OTHER_STREAM if name == "stream" else "it exists already; with create = false, any is taken"
+        return ConfigError(
+            file=f"feeds/{self._feed.name}.toml",
+            key=f"options.{name}",
+            found=getattr(self._options, name),
+            allowed=f"{error.found!r}, as the subscription {self._options.subscription} has: {ways}",
+        )
 
     async def _offset(self, client: Client, *, has_landed: bool) -> SpecialOffset:
         """Return where the subscription begins, or is to begin if there is none.

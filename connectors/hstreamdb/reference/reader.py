@@ -198,8 +198,7 @@ def _typed(kind: str, encoding: str | None, value: Any, declared: str) -> Any:
         case "string", None:
             found = _string(value)
         case "string", _:
-            members: dict[str, Any] = {"ensure_ascii": False, "allow_nan": False, "sort_keys": True, "default": _double}
-            found = json.dumps(value, separators=(",", ":"), **members)
+            found = _json(value)
         case "binary", _:
             found = base64.b64decode(_string(value).encode("ascii"), validate=True)
         case "decimal", _:
@@ -213,6 +212,19 @@ def _typed(kind: str, encoding: str | None, value: Any, declared: str) -> Any:
         case _:
             found = _whole(value, INTEGERS[kind])
     return found
+
+
+def _json(value: Any) -> str:
+    """Return a value as JSON, members sorted, decimals by their digits."""
+    if isinstance(value, Mapping):
+        names = sorted(value)
+        members = zip(map(_json, names), map(_json, [value[name] for name in names]), strict=True)
+        return "{" + ",".join(map(":".join, members)) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_json, value)) + "]"
+    if isinstance(value, Decimal):
+        return str(value)
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_double)
 
 
 def _exact_number(value: Any) -> Decimal:

@@ -26,7 +26,9 @@ from silverfold.pipelines.landing.bronze_table import SCHEMA
 from silverfold.pipelines.landing.frame_sizes import FrameSizes
 from silverfold.pipelines.landing.writer import BronzeWriter, compact
 from silverfold.pipelines.places import Place
+from tests.support.landing import ScriptedConnector
 
+CONNECTOR = ScriptedConnector()
 NOON = datetime(2026, 1, 2, 12, 0, 0, 7, tzinfo=UTC)
 
 
@@ -97,9 +99,20 @@ def test_a_writer_continues_where_the_last_one_stopped(place):
 def test_source_positions_are_read_back_per_stream(place):
     first = writer(place)
     first.append(rows(0, 3))
-    assert first.resume().source_positions == {"quotes": "s2"}
-    resume = first.resume({"quotes": "s7"})
+    assert first.resume(CONNECTOR).source_positions == {"quotes": "s2"}
+    resume = first.resume(CONNECTOR, {"quotes": "s7"})
     assert (resume.source_positions, resume.silver_positions) == ({"quotes": "s2"}, {"quotes": "s7"})
+
+
+def test_a_connector_makes_what_it_resumes_by_of_all_source_positions(place):
+    class Joining(ScriptedConnector):
+        def resume_position(self, landed):
+            return "+".join(landed)
+
+    first = writer(place)
+    for start in (0, 2):
+        first.append(rows(start, 2))
+    assert first.resume(Joining()).source_positions == {"quotes": "s0+s1+s2+s3"}
 
 
 def test_the_last_control_frame_of_the_feed_and_of_each_stream_is_read_back(place):
@@ -110,7 +123,7 @@ def test_the_last_control_frame_of_the_feed_and_of_each_stream_is_read_back(plac
         at = frame.schema.get_field_index("stream")
         first.append(frame.set_column(at, SCHEMA.field("stream"), pa.array([stream], pa.string())))
     first.append(rows(4, 1))
-    resume = first.resume()
+    resume = first.resume(CONNECTOR)
     assert (resume.last_control, resume.stream_controls) == (b"of the feed", {"quotes": b"new", "trades": b"one"})
 
 
@@ -286,7 +299,7 @@ def test_a_file_that_is_damaged_or_gone_is_told_in_one_line(place, damage):
         lambda: list(read_frames(place, kind=Kind.DATA)),
         lambda: list(read_stream(place, "quotes", first=0, last=5)),
         lambda: landing_at(place, 2),
-        lambda: writer(place).resume(),
+        lambda: writer(place).resume(CONNECTOR),
     ):
         with pytest.raises(StoreUnavailable, match=re.escape(file.name)) as found:
             reading()

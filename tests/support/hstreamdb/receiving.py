@@ -45,6 +45,10 @@ class CountingSink(MemorySink):
     def data(self) -> list[Frame]:
         return [frame for frame in self.frames if frame.kind is Kind.DATA]
 
+    @property
+    def control(self) -> list[bytes]:
+        return [frame.body for frame in self.frames if frame.kind is Kind.CONTROL]
+
     def marks(self, name: str) -> list[dict[str, Any]]:
         return [details for _, details in self.mark_details() if details["mark"] == name]
 

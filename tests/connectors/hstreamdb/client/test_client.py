@@ -74,6 +74,16 @@ def test_a_stream_with_wrong_settings_is_refused(settings: dict[str, Any], match
     run(use, nodes=1)
 
 
+@pytest.mark.parametrize("found", [-1, 1 << 32])
+@pytest.mark.parametrize("key", ["shard_count", "replication_factor", "backlog_duration"])
+def test_a_number_that_no_message_holds_is_a_mistake_of_settings(key: str, found: int) -> None:
+    async def use(client: Client, _cluster: HStreamServer) -> None:
+        with pytest.raises(ConfigError, match=f"stream orders: {key}: found {found}, allowed: 0 to 4,294,967,295"):
+            await client.create_stream("orders", **{key: found})
+
+    run(use, nodes=1)
+
+
 def test_subscriptions_are_created_once_with_our_defaults_listed_and_deleted_at_their_node() -> None:
     async def use(client: Client, _cluster: HStreamServer) -> None:
         await client.create_stream("orders")

@@ -255,6 +255,19 @@ def test_a_slow_consumer_is_always_read_and_what_does_not_fit_is_dropped() -> No
     asyncio.run(scenario())
 
 
+def test_a_frame_larger_than_the_buffer_is_buffered_alone() -> None:
+    async def scenario() -> None:
+        source = Serving(frame(1, b"x" * 2_000), frame(2, b"a"))
+        async with (
+            connected({"StreamingFetch": source}) as (_, client),
+            await client.open_fetch("f", max_buffered_bytes=1_000) as fetch,
+        ):
+            await until(lambda: fetch.dropped_frames == 1, "the second frame")
+            assert [each.ids for each in await fetch.next_frames()] == [ids_of(1, 0)]
+
+    asyncio.run(scenario())
+
+
 def test_copies_of_buffered_records_are_not_buffered_again() -> None:
     async def scenario() -> None:
         part = frame(1, b"b", indexes=[1])

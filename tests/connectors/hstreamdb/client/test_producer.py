@@ -143,7 +143,7 @@ def test_a_misdirected_append_is_repeated_once_and_others_more_often(failures: i
             if is_stored:
                 await producer.append(b"x")
             else:
-                with pytest.raises(SourceRefused, match="WrongServer"):
+                with pytest.raises(SourceUnavailable, match="WrongServer"):
                     await producer.append(b"x")
 
     asyncio.run(scenario())

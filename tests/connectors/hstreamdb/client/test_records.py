@@ -101,6 +101,7 @@ def test_leaving_by_break_acknowledges_as_the_client_closes() -> None:
         ("CANCELLED", ""),
         ("UNKNOWN", "UnKnown exception"),
         ("ALREADY_EXISTS", status_text(0, "ConsumerExists", "c")),
+        ("FAILED_PRECONDITION", status_text(800, "WrongServer", None)),
         ("ABORTED", status_text(0, "ConsumerInvalidError", "Invalid Consumer")),
         ("ABORTED", status_text(0, "SubscriptionIsDeleting", '"f"')),
         ("OK", ""),

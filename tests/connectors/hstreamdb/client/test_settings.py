@@ -30,8 +30,14 @@ def test_wrong_urls_are_refused_with_their_kind(vector: dict[str, Any]) -> None:
     assert refused.value.kind == vector["error"]
 
 
-def test_hosts_are_grpc_targets_with_ipv6_in_brackets() -> None:
-    assert ConnectionSettings(url="hstream://[::1],h2:7000").seeds == ["[::1]:6570", "h2:7000"]
+def test_a_user_in_a_url_is_no_port() -> None:
+    with pytest.raises(InvalidUrl, match="hosts without user") as refused:
+        parse_url("hstream://me:secret@h1")
+    assert refused.value.kind == "bad_host"
+
+
+def test_hosts_are_grpc_targets_in_small_letters_with_ipv6_in_brackets() -> None:
+    assert ConnectionSettings(url="hstream://[::1],h2:7000,H2:7000").seeds == ["[::1]:6570", "h2:7000"]
 
 
 @pytest.mark.parametrize("vector", vectors("token"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -137,7 +137,8 @@ def check(settings: Any, frame: bytes) -> None:
     for found, change in zip(changes, expected, strict=True):
         assert found["op"] == change.op
         assert tuple(found["key"].values()) == change.key
-        names = list(COLUMNS) if found["present"] is None or change.op == "insert" else found["present"]
+        is_whole = found["present"] is None or change.op == "insert"
+        names = list(settings.columns) if is_whole else found["present"]
         row = {} if found["op"] == "delete" else {name: in_utc(found["row"][name]) for name in names}
         assert same({0: row}, {0: dict(change.row)})
 
@@ -166,3 +167,52 @@ def test_an_operation_is_named_in_any_letter_case_of_ascii_alone(word: str, layo
     changes, errors = changes_of(settings, {5: frame})
     expected = ["insert"] if word == "Insert" else ["update"] if layout == "auto" else []
     assert ([each["op"] for each in changes], bool(errors)) == (expected, not expected)
+
+
+@pytest.mark.parametrize(
+    ("doc", "expected"),
+    [
+        ("12345678901234567.89", "12345678901234567.89"),
+        ("9007199254740993.0", "9007199254740993.0"),
+        ('{"b": [1e-400, -0.0], "a": 1.10}', '{"a":1.10,"b":[1E-400,-0.0]}'),
+        (
+            '{"n": 123456789012345678901234567890, "t": "\\"1.50\\""}',
+            '{"n":123456789012345678901234567890,"t":"\\"1.50\\""}',
+        ),
+        ("1e9999999999999999999", None),
+    ],
+)
+@pytest.mark.parametrize("beside", [{"id": 2}, {"op": "INSERT", "row": {"id": 2}}], ids=["by columns", "one by one"])
+def test_numbers_in_json_text_have_the_digits_that_were_sent(doc: str, expected: str | None, beside: Any) -> None:
+    entries = [entry(b'{"id": 1, "doc": %s}' % doc.encode()), encoded(beside, raw=True, key="")]
+    check(table(), frame_of(entries))
+    changes, errors = changes_of(table(), {5: frame_of(entries)})
+    assert [each["row"]["doc"] for each in changes if each["key"]["id"] == 1] == ([expected] if expected else [])
+    assert bool(errors) == (expected is None)
+
+
+@pytest.mark.parametrize("names", [["key", "value", "op", "payload"], ["payload", "op", "value", "key"]])
+@pytest.mark.parametrize("layout", ["auto", "unwrapped", "row"])
+@pytest.mark.parametrize("raw", [True, False])
+def test_columns_may_be_called_as_the_members_of_layouts_are(names: list[str], layout: str, *, raw: bool) -> None:
+    settings = table_of({"keys": ["op"], "columns": dict.fromkeys(names, "string"), "layout": layout})
+    row = {name: name[0] for name in names}
+    records = [{"key": {"op": "o"}, "value": row}, {"key": {"op": "x"}, "value": None}, row]
+    for record in records:
+        check(settings, frame_of([encoded(record, raw=raw, key="")]))
+    check(settings, frame_of([encoded(record, raw=raw, key="") for record in records[:2]]))
+
+
+@pytest.mark.parametrize("zone", ["+05:70", "+00:99", "-00:60", "-24:00", "+23:59"])
+def test_a_zone_has_at_most_59_minutes(zone: str) -> None:
+    frame = frame_of([encoded({"id": 1, "iso": f"2024-01-01T00:00:00{zone}"}, raw=True, key="")])
+    check(table(), frame)
+    assert bool(changes_of(table(), {5: frame})[1]) == (zone != "+23:59")
+
+
+@pytest.mark.parametrize("zero", ["0e999999999", "-0.0e-999999999"])
+def test_zero_is_zero_whatever_its_exponent(zero: str) -> None:
+    frame = frame_of([entry(b'{"id": 1, "tiny": %s, "amount": %s, "day": %s}' % ((zero.encode(),) * 3))])
+    check(table(), frame)
+    (change,) = changes_of(table(), {5: frame})[0]
+    assert (change["row"]["tiny"], change["row"]["amount"], change["row"]["day"]) == (0, 0, date(1970, 1, 1))

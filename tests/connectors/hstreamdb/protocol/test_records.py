@@ -80,6 +80,18 @@ def test_a_key_or_an_attribute_that_is_no_text_is_refused() -> None:
             encode_record(record, key)
 
 
+@pytest.mark.parametrize("given", ["text", None, 5, [1], bytearray(b"x"), RawRecord("text")])  # type: ignore[arg-type]  # the test
+def test_what_is_neither_an_object_nor_bytes_is_refused(given: Any) -> None:
+    with pytest.raises(InvalidValue, match=r"wrong_type.*bytes"):
+        encode_record(to_record(given))
+
+
+@pytest.mark.parametrize("key", [b"k", b"\xff", 5, None])
+def test_a_key_is_a_text(key: Any) -> None:
+    with pytest.raises(InvalidValue, match="a key is a text"):
+        encode_record(RawRecord(b""), key)
+
+
 def test_a_record_without_key_has_the_empty_key_and_a_header() -> None:
     assert encode_record(RawRecord(b"x")).header.flag == Flag.RAW
     assert encode_record(HRecord({})).SerializeToString() == b"\x0a\x00"

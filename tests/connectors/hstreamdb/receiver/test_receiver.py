@@ -13,14 +13,17 @@ from silverfold.conf.model import Commit
 from silverfold.connectors.base import Boundary, ControlFrame, Frame, Kind, Resume
 from silverfold.connectors.hstreamdb.decoder.floors import read_floors
 from silverfold.connectors.hstreamdb.protocol.frames import decode_frame
-from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
+from silverfold.connectors.hstreamdb.protocol.status import status_text
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 from silverfold.connectors.hstreamdb.receiver.receiver import HStreamReceiver
-from silverfold.connectors.hstreamdb.server.options import RebuiltWindow
+from silverfold.connectors.hstreamdb.server.options import Fault, RebuiltWindow
 from tests.support.epochs import epochs, in_background
 from tests.support.hstreamdb.landed import STREAM
 from tests.support.hstreamdb.receiving import FIRST, CountingSink, append, cluster, feed, received, until
+
+WRONG_SERVER = status_text(800, "WrongServer", "Subscription is bound to a different node")
+NOT_FOUND = status_text(300, "SubscriptionNotFound", "feed")
 
 
 def test_frames_land_whole_and_are_acknowledged_after_their_commit() -> None:
@@ -140,6 +143,47 @@ def test_nothing_is_lost_when_the_node_of_the_subscription_dies(window: RebuiltW
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(
+    ("method", "code", "text"),
+    [
+        ("DescribeCluster", "CANCELLED", ""),
+        ("LookupSubscription", "FAILED_PRECONDITION", WRONG_SERVER),
+        ("GetSubscription", "FAILED_PRECONDITION", WRONG_SERVER),
+        ("StreamingFetch", "FAILED_PRECONDITION", WRONG_SERVER),
+        ("GetSubscription", "NOT_FOUND", NOT_FOUND),
+        ("StreamingFetch", "NOT_FOUND", NOT_FOUND),
+    ],
+)
+def test_what_a_cluster_answers_for_a_moment_ends_an_epoch_and_not_the_receiver(
+    method: str, code: str, text: str
+) -> None:
+    async def run() -> None:
+        sink, calls = CountingSink(), list(range(1_000))
+        async with cluster() as (server, client):
+            receiver = HStreamReceiver(feed(server.address), {})
+            async with in_background(receiver.run(sink, FIRST)):
+                await until(lambda: bool(sink.marks("subscribed")))
+            server.add_fault(Fault(method, calls, code, text))
+            with pytest.raises(SourceUnavailable):
+                await receiver.run(sink, Resume(2))
+            calls.clear()
+            await append(client, [1])
+            async with in_background(receiver.run(sink, Resume(3))):
+                await until(lambda: sink.values() == [1])
+
+    asyncio.run(run())
+
+
+def test_a_cancellation_without_a_text_is_a_refused_token_while_no_node_has_accepted_it() -> None:
+    async def run() -> None:
+        async with cluster() as (server, _):
+            server.add_fault(Fault("DescribeCluster", range(1_000), "CANCELLED"))
+            with pytest.raises(SourceRefused, match="a token is missing or wrong"):
+                await HStreamReceiver(feed(server.address), {}).run(CountingSink(), FIRST)
+
+    asyncio.run(run())
+
+
 def test_committed_floors_land_behind_their_records_and_only_when_they_move() -> None:
     async def run() -> None:
         sink = CountingSink()
@@ -149,9 +193,10 @@ def test_committed_floors_land_behind_their_records_and_only_when_they_move() ->
                 lambda: any(frame.kind is Kind.CONTROL and b'"offsets": {"' in frame.body for frame in sink.frames)
             )
             await asyncio.sleep(1.5)
-            control = [(at, frame) for at, frame in enumerate(sink.frames) if frame.kind is Kind.CONTROL]
-            assert len(control) == 1
-            (at, frame), shard = control[0], (await client.list_shards(STREAM))[0].shard_id
+            first, (at, frame) = [(at, frame) for at, frame in enumerate(sink.frames) if frame.kind is Kind.CONTROL]
+            assert json.loads(first[1].body)["offsets"] == {}
+            assert all(sink.frames.index(each) > first[0] for each in sink.data)
+            shard = (await client.list_shards(STREAM))[0].shard_id
             tail = await client.tail(STREAM, shard)
             assert frame.stream is None
             assert json.loads(frame.body)["offsets"] == {str(shard): str(tail.batch_id)}
@@ -169,11 +214,11 @@ def test_floors_that_landed_before_do_not_land_again() -> None:
             settings = feed(server.address, committed_seconds=1)
             async with received(settings, first):
                 await append(client, range(10))
-                await until(lambda: any(frame.kind is Kind.CONTROL for frame in first.frames))
-            last = [frame.body for frame in first.frames if frame.kind is Kind.CONTROL][-1]
+                await until(lambda: len(first.control) == 2)
+            last = first.control[-1]
             async with received(settings, second, Resume(2, last_control=last)):
                 await asyncio.sleep(1.5)
-        assert [frame for frame in second.frames if frame.kind is Kind.CONTROL] == []
+        assert second.control == []
 
     asyncio.run(run())
 
@@ -182,8 +227,12 @@ def test_a_subscription_with_other_settings_or_of_another_stream_is_refused() ->
     async def run() -> None:
         async with cluster() as (server, client):
             await client.create_subscription("feed", STREAM, ack_timeout_seconds=33)
-            with pytest.raises(ConfigError, match="ack_timeout_seconds"):
+            with pytest.raises(ConfigError) as refused:
                 await HStreamReceiver(feed(server.address), {}).run(CountingSink(), Resume(1))
+            found = (
+                "feeds/orders.toml: options.ack_timeout_seconds: found 60, allowed: 33, as the subscription feed has"
+            )
+            assert str(refused.value) == f"{found}: it exists already; with create = false, any is taken"
             await client.create_stream("other")
             with pytest.raises(SourceRefused, match="OtherStream"):
                 await HStreamReceiver(feed(server.address, stream="other", create=False), {}).run(
@@ -230,15 +279,13 @@ def test_a_subscription_deleted_under_the_fetch_ends_the_epoch_and_is_created_an
             receiver = HStreamReceiver(feed(server.address, committed_seconds=1), {})
             task = asyncio.create_task(receiver.run(sink, Resume(1)))
             await append(client, range(10))
-            await until(lambda: any(frame.kind is Kind.CONTROL for frame in sink.frames))
+            await until(lambda: len(sink.values()) == 10)
             await client.delete_subscription("feed", force=True)
             with pytest.raises(SourceUnavailable):
                 await task
-            last = [frame.body for frame in sink.frames if frame.kind is Kind.CONTROL][-1]
-            async with in_background(receiver.run(sink, Resume(2, last_control=last))):
+            async with in_background(receiver.run(sink, Resume(2))):
                 await until(lambda: len(sink.values()) == 20)
-        control = [json.loads(frame.body) for frame in sink.frames if frame.kind is Kind.CONTROL]
-        assert len({each["created"] for each in control}) == 2
+        assert len({json.loads(each)["created"] for each in sink.control}) == 2
 
     asyncio.run(run())
 
@@ -261,20 +308,6 @@ def test_a_subscription_made_anew_after_frames_landed_begins_at_the_earliest_and
             await append(client, [4])
             async with received(settings, again, landed):
                 await until(lambda: again.values() == [4])
-
-    asyncio.run(run())
-
-
-def test_a_subscription_that_somebody_else_made_anew_at_the_end_is_a_warning() -> None:
-    async def run() -> None:
-        sink = CountingSink()
-        async with cluster() as (server, client):
-            await client.create_subscription("feed", STREAM, offset=SpecialOffset.LATEST)
-            last = json.dumps({"subscription": "feed", "created": "1", "offsets": {}}).encode()
-            async with received(feed(server.address, create=False), sink, Resume(2, last_control=last)):
-                await until(lambda: bool(sink.marks("subscribed")))
-        (found,) = sink.marks("begun at the end")
-        assert found["level"] == "warning"
 
     asyncio.run(run())
 
