@@ -15,28 +15,11 @@ from silverfold.connectors.base import Feed
 from silverfold.jobs.metrics.readings import CutTotals, read_feeds
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.reading.status import TableState
-from silverfold.pipelines.storage.cuts import CutRow, record
+from silverfold.pipelines.storage.cuts import record
 from tests.support.bronze_rows import BEGAN
+from tests.support.cut_rows import CUT
 from tests.support.scripted_feed import Snapshots, feed, land
 from tests.support.written_silver import write_silver
-
-CUT = CutRow(
-    table="quotes",
-    delta_version=0,
-    epoch=1,
-    first_position=0,
-    last_position=2,
-    replaced=True,
-    updates=1,
-    inserted=3,
-    updated=0,
-    deleted=0,
-    ignored=0,
-    landed_at=BEGAN,
-    committed_at=BEGAN + timedelta(seconds=4),
-    seconds=1.25,
-    notes={"failed.small": 2, "late changes": 9},
-)
 
 
 @pytest.fixture
