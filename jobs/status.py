@@ -34,11 +34,15 @@ if TYPE_CHECKING:
 
 _COLOURS: Final = {"synced": "green", "behind": "yellow", "held": "red", "stopped": "red", "closed": "red"}
 
+CELLS: Final = ("table", "state", "epoch", "landed", "applied", "lag", "rows", "last cut")
+"""Names of what is shown of a table, in order."""
+_NUMBERS: Final = CELLS[2:7]
+
 _NAMED = 10
 """Maximum number of skipped positions printed for users; scripts get all of them."""
 
-_NARROW: Final = 100
-"""Columns of a terminal below which tables show less."""
+_SHOWN_LIVE: Final = ((100, CELLS), (60, ("table", "state", "lag", "rows", "last cut")), (0, ("table", "state", "lag")))
+"""What a view shows of tables, by the fewest columns of a terminal that it is for."""
 
 
 class Reading(NamedTuple):
@@ -68,7 +72,8 @@ def status(
     quarantine` is what to do about it); stopped (bronze lacks positions, or has them twice).
 
     Exit code 3 when a feed, or a table, cannot be read now; the others are shown. `--watch` shows what was read of it
-    before, tries again, and ends with 0; in it, the tables that need attention come first.
+    before, tries again, and ends with 0; in it, the tables that need attention come first, and a narrow terminal shows
+    less of each.
 
     A table is *degraded* when it went on without frames that cannot be decoded: until a snapshot passes them, for good
     where there are none. Or when a change came late among partial updates of a row, and has no place: until a whole row
@@ -151,7 +156,7 @@ def _urgent_first(feed: FeedStatus, now: datetime) -> Group:
 
     urgency = {state: rank for rank, state in enumerate(TableState)}
     ordered = sorted(feed.tables, key=lambda table: urgency[table.state])
-    return Group(Text(), _heading(feed, now), *problems(feed), _Tables(ordered, now), *source_lines(feed))
+    return Group(Text(), _heading(feed, now), *problems(feed), _LiveTables(ordered, now), *source_lines(feed))
 
 
 def show(status: Status, out: TextIO) -> None:
@@ -170,7 +175,7 @@ def _no_feeds(status: Status) -> Text:
 def picture(feed: FeedStatus, now: datetime) -> Group:
     """Return what `show` prints of a feed."""
     of_tables = (problem for table in feed.tables for problem in _problems_of(feed, table))
-    return Group(_heading(feed, now), *source_lines(feed), *_lost(feed), _Tables(feed.tables, now), *of_tables)
+    return Group(_heading(feed, now), *source_lines(feed), *_lost(feed), _tables(feed.tables, now), *of_tables)
 
 
 def problems(feed: FeedStatus) -> Iterator[Text]:
@@ -263,7 +268,7 @@ def _receiver(receiver: ReceiverStatus, now: datetime) -> Text:
     return Text.assemble((receiver.state.value, _COLOURS.get(receiver.state.value, "")), since)
 
 
-class _Tables:
+class _LiveTables:
     """The tables of a feed, as wide as there is room for."""
 
     def __init__(self, tables: Sequence[TableStatus], now: datetime) -> None:
@@ -271,20 +276,18 @@ class _Tables:
 
     def __rich_console__(self, _console: Console, options: ConsoleOptions) -> Iterator[Table]:
         """Yield the table that fits."""
-        names = ("table", "state", "lag") if options.max_width < _NARROW else CELLS
-        shown = Table(header_style="bold")
-        for name in names:
-            shown.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
-        for each in self._tables:
-            found = cells(each, self._now)
-            shown.add_row(*(found[name] for name in names))
-        yield shown
+        names = next(names for columns, names in _SHOWN_LIVE if options.max_width >= columns)
+        yield _tables(self._tables, self._now, names)
 
 
-CELLS: Final = ("table", "state", "epoch", "landed", "applied", "lag", "rows", "last cut")
-"""Names of what is shown of a table, in order."""
-
-_NUMBERS: Final = CELLS[2:7]
+def _tables(tables: Sequence[TableStatus], now: datetime, names: Sequence[str] = CELLS) -> Table:
+    shown = Table(header_style="bold")
+    for name in names:
+        shown.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
+    for each in tables:
+        found = cells(each, now)
+        shown.add_row(*(found[name] for name in names))
+    return shown
 
 
 def cells(table: TableStatus, now: datetime) -> dict[str, Text]:

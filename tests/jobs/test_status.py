@@ -12,7 +12,7 @@ from rich.console import Console
 
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.jobs import cli
-from silverfold.jobs.status import LatestKnown, Reading, duration, live_picture, show
+from silverfold.jobs.status import LatestKnown, Reading, duration, live_picture, picture, show
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.reading.status import (
     Fault,
@@ -337,9 +337,17 @@ def test_on_a_narrow_terminal_tables_show_less_and_nothing_is_cut_off(width: int
     shown = view(Reading(STATUS, ()), width=width)
     assert max(map(len, shown.splitlines())) <= width
     assert "applied" not in shown
+    assert ("last cut" in shown) == (width >= 60)
     words = "".join(shown.split()).replace("\u2502", "")
     assert "runsilverfoldquarantineretrymarketquotes" in words.replace("`", "")
+
+
+def test_a_wide_terminal_shows_all_and_without_a_view_any_does():
     assert "applied" in view(Reading(STATUS, ()), width=100)
+    out = io.StringIO()
+    Console(file=out, width=80).print(picture(STATUS.feeds[0], NOON))
+    assert "119" in out.getvalue()
+    assert "119" not in view(Reading(STATUS, ()), width=80)
 
 
 def test_what_cannot_be_read_for_a_while_is_shown_as_it_was():
