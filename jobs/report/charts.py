@@ -96,12 +96,14 @@ def epochs_chart(epochs: Sequence[Epoch], now: datetime, *, is_open: bool, width
         epochs: Oldest first; at least one.
         is_open: The newest has not ended.
     """
-    spans = [(epoch, now if is_open and epoch is epochs[-1] else epoch.ended_at or epoch.opened_at) for epoch in epochs]
+    ends_at = [now if is_open and epoch is epochs[-1] else epoch.ended_at or epoch.opened_at for epoch in epochs]
+    # the receiver's clock may be ahead of ours, or have been set back
+    spans = [(epoch, max(until, epoch.opened_at)) for epoch, until in zip(epochs, ends_at, strict=True)]
     rows = [{"time": _milliseconds(epoch.opened_at), "until": _milliseconds(until)} for epoch, until in spans]
     failed = [{"time": _milliseconds(until)} for epoch, until in spans if epoch.error_class is not None]
     bars = alt.Chart(alt.InlineData(values=rows)).mark_rect(color="var(--good)", stroke="var(--good)")
     ends = alt.Chart(alt.InlineData(values=failed)).mark_rule(color="var(--bad)", strokeWidth=2)
-    axis = _time_axis(epochs[0].opened_at, now)
+    axis = _time_axis(min(epoch.opened_at for epoch in epochs), max(now, *(until for _, until in spans)))
     middle, whole = {"y": alt.value(10), "y2": alt.value(34)}, {"y": alt.value(2), "y2": alt.value(42)}
     layers = [bars.encode(x=axis, x2="until", **middle), *([ends.encode(x=axis, **whole)] if failed else [])]
     return _svg(alt.layer(*layers).properties(width=width, height=44))

@@ -99,3 +99,10 @@ def test_epochs_are_bars_and_an_error_is_a_line():
     assert marks(svg, "good") == 3
     assert svg.count('stroke="var(--bad)"') == 1
     assert {"00:00", "00:20", "UTC, 1 May 2024"} <= set(texts(svg))
+
+
+def test_epochs_of_a_clock_that_is_ahead_are_inside_the_axes():
+    opened = [BEGAN + timedelta(hours=n) for n in range(3)]
+    svg = epochs_chart([Epoch(n, at, None) for n, at in enumerate(opened)], BEGAN - timedelta(hours=1), is_open=True)
+    (width,) = re.findall(r'viewBox="0 0 (\d+)', svg)
+    assert int(width) < 360
