@@ -73,6 +73,9 @@ JOBS = {
     ),
     "sql": Job("silverfold.jobs.sql:sql", "Run a query over the silver tables, by table name."),
     "status": Job("silverfold.jobs.status:status", "Show, per feed and table, what has landed and what is applied."),
+    "report": Job(
+        "silverfold.jobs.report.__main__:report", "Write a page about a feed, with charts, to send or to keep."
+    ),
     "quarantine": Job(
         "silverfold.jobs.quarantine:app", "See what silver tables could not take; try it again, or go on without it."
     ),

@@ -70,6 +70,8 @@ def verify(
     Safe beside everything else. Half a million rows at a time are held in memory, at two to three kilobytes each; all
     of a table at once where `keys` name other columns than the source does, or rows moved from key to key.
 
+    The verdicts are recorded for `silverfold report`, without keys or cells, in `_silverfold/FEED/verified`.
+
     Exit code 1 when a table differs, cannot be verified, is held or stopped, or not built though frames of it landed; 3
     when the store or the source is unavailable, or files of a table while no other differs: each is verified.
     """
@@ -97,10 +99,23 @@ def verify(
         show(found, sys.stdout, _obstacles(places, connector, opened, verified))
         if last_position(places.bronze(feed), feed) < 0:
             print(f"nothing has landed for feed {feed} in {settings.warehouse}")
+    _record(places, found)
     if unread and not any(each.verdict.value == "different" for each in verified):
         raise typer.Exit(3)
     if not found.equal:
         raise typer.Exit(1)
+
+
+def _record(places: Places, found: Verification) -> None:
+    """Record the result for reports, if there is a table; warn if that fails: some may only read the store."""
+    from silverfold.pipelines.verifying.verify_log import record  # noqa: PLC0415 - --help must not load what jobs run on
+
+    if all(each.verdict.value == "not_built" and each.reason is None for each in found.tables):
+        return
+    try:
+        record(places, found)
+    except StoreUnavailable as error:
+        print(f"silverfold: reports will not show this: {error}", file=sys.stderr)
 
 
 def _warn_if_misread(settings: Settings, connector: Connector, feed: Feed) -> None:

@@ -6,7 +6,8 @@
     <warehouse>/silver/<feed>/<table>
     <warehouse>/silver/<feed>/<table>__history
     <warehouse>/silver/<feed>/<table>__aside
-    <warehouse>/_silverfold/<feed>/cuts | quarantine/<table> | tombstones/<table> | lease/<table> | bases/<table>
+    <warehouse>/_silverfold/<feed>/cuts | verified
+    <warehouse>/_silverfold/<feed>/quarantine/<table> | tombstones/<table> | lease/<table> | bases/<table>
     <warehouse>/_trial-<token>, during `silverfold config check --connect`; if that was killed, remove it by hand
 
 A place is known before its table exists. Nothing here accesses storage.
@@ -53,6 +54,7 @@ _ADVICE = {
     r"/silver/(?P<feed>[^/]+)/(?P<table>[^/]+)": _REBUILD,
     r"/_silverfold/(?P<feed>[^/]+)/tombstones/(?P<table>[^/]+)": _REBUILD,
     r"/_silverfold/[^/]+/cuts": "else the next build makes it anew",
+    r"/_silverfold/[^/]+/verified": "else its folder can be removed: reports then lack what was verified",
     r"/_silverfold/[^/]+/quarantine/[^/]+": "else its folder can be removed: what was skipped holds its table again",
     r"/_silverfold/[^/]+/bases/[^/]+/\w+": "else the folder of the base can be removed, README says what is lost then",
 }
@@ -118,6 +120,10 @@ class Places:
     def cuts(self, feed: str) -> Place:
         """Return the place of the list of applied cuts. Derived data: losing it loses nothing."""
         return self._at("_silverfold", feed, "cuts")
+
+    def verified(self, feed: str) -> Place:
+        """Return the place of the list of verifications (`pipelines.verifying.verify_log`)."""
+        return self._at("_silverfold", feed, "verified")
 
     def quarantine(self, feed: str, table: str) -> Place:
         """Return the place of a table's quarantine. One per table, so each has one writer."""

@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict
 
 from silverfold.conf.errors import PositionGap, StoreUnavailable
 from silverfold.conf.model import CutLimits
-from silverfold.conf.text import in_one_line
 from silverfold.connectors.base import Connector, Feed
 from silverfold.pipelines.holding.quarantine_log import Hold, HoldState, current_hold
 from silverfold.pipelines.landing.bronze import last_position, read_small_columns
@@ -23,7 +22,7 @@ from silverfold.pipelines.places import Places
 from silverfold.pipelines.planning.plan import Plan, Planner, State
 from silverfold.pipelines.planning.rules import StreamRules
 from silverfold.pipelines.reading.built import Built, read_built
-from silverfold.pipelines.reading.connection_log import CLOSED, Mark, epoch_marks
+from silverfold.pipelines.reading.connection_log import Mark, epoch_marks
 from silverfold.pipelines.storage.cuts import CutRow, last_cuts
 
 
@@ -285,11 +284,10 @@ def receiver_status(first: Mark, newest: Mark, landed: int, *, listens: bool = F
         landed: Position of the feed's newest frame.
         listens: The receiver accepts connections.
     """
-    if newest.name == CLOSED:
-        reason, error_class = (newest.details.get(name) for name in ("reason", "error_class"))
-        shown = None if reason is None else in_one_line(str(reason))  # a part may be a peer's
+    if newest.end is not None:
+        reason, error_class = newest.end
         return ReceiverStatus(
-            state=ReceiverState.CLOSED, since=newest.received_at, reason=shown, error_class=error_class
+            state=ReceiverState.CLOSED, since=newest.received_at, reason=reason, error_class=error_class
         )
     unconnected = ReceiverState.LISTENING if listens else ReceiverState.CONNECTING
     state = ReceiverState.CONNECTED if landed > first.position else unconnected

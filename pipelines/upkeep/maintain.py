@@ -95,7 +95,8 @@ class Maintenance:
         yield from self._each(self._places.bronze(self.feed.name), [self._drop, self._join_bronze, self._vacuum_ours])
         for name in self.feed.tables:
             yield from self._table(self._places, name)
-        for place in (self._places.cuts(self.feed.name), *map(self._quarantine, self.feed.tables)):
+        of_feed = (self._places.cuts(self.feed.name), self._places.verified(self.feed.name))
+        for place in (*of_feed, *map(self._quarantine, self.feed.tables)):
             yield from self._ledger(place)
         for name in with_base:
             base = self._places.base(name)

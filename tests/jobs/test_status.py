@@ -8,9 +8,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from silverfold.conf.errors import StoreUnavailable
 from silverfold.jobs import cli
-from silverfold.jobs.status import duration, show
+from silverfold.jobs.status import LatestKnown, Reading, duration, live_picture, picture, show
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.reading.status import (
     Fault,
@@ -284,3 +286,93 @@ def test_the_command_never_loads_spark(conf: Path):
     ran = subprocess.run([sys.executable, "-c", program, "--conf", conf, "status"], check=False, timeout=60)
 
     assert ran.returncode == 0
+
+
+def view(reading: Reading | None, *, width: int = 200, age: float = 2.0) -> str:
+    out = io.StringIO()
+    Console(file=out, width=width).print(live_picture(reading, age))
+    return out.getvalue()
+
+
+def test_the_view_shows_what_needs_attention_first():
+    (feed,) = STATUS.feeds
+    quotes, trades = feed.tables
+    synced = trades.model_copy(update={"table": "calm", "state": TableState.SYNCED})
+    ordered = STATUS.model_copy(update={"feeds": (feed.model_copy(update={"tables": (synced, trades, quotes)}),)})
+
+    shown = view(Reading(ordered, ()))
+
+    places = [shown.index(text) for text in ("read 2.0 s ago; q ends it", "market (", "UNDECODABLE_FRAME", "epoch ")]
+    rows = [shown.index(f"\u2502 {name} ") for name in ("quotes", "trades", "calm")]
+    assert [*places[:3], *rows] == sorted([*places[:3], *rows])
+
+
+def test_before_the_first_reading_the_view_says_so():
+    assert view(None, age=75.0) == "silverfold status: reading for 1 min 15 s; q ends it\n"
+
+
+def test_a_view_without_feeds_says_so():
+    assert "no feeds are configured for warehouse /data" in view(Reading(STATUS.model_copy(update={"feeds": ()}), ()))
+
+
+@pytest.mark.parametrize("width", [20, 40, 99])
+def test_on_a_narrow_terminal_tables_show_less_and_nothing_is_cut_off(width: int):
+    shown = view(Reading(STATUS, ()), width=width)
+    assert max(map(len, shown.splitlines())) <= width
+    assert "applied" not in shown
+    assert ("last cut" in shown) == (width >= 60)
+    words = "".join(shown.split()).replace("\u2502", "")
+    assert "runsilverfoldquarantineretrymarketquotes" in words.replace("`", "")
+
+
+def test_a_wide_terminal_shows_all_and_without_a_view_any_does():
+    assert "applied" in view(Reading(STATUS, ()), width=100)
+    out = io.StringIO()
+    Console(file=out, width=80).print(picture(STATUS.feeds[0], NOON))
+    assert "119" in out.getvalue()
+    assert "119" not in view(Reading(STATUS, ()), width=80)
+
+
+def test_what_cannot_be_read_for_a_while_is_shown_as_it_was():
+    known, fault = LatestKnown(), StoreUnavailable("s3://lake: no answer")
+    (feed,) = STATUS.feeds
+    quotes, trades = feed.tables
+    nothing = STATUS.model_copy(update={"feeds": ()})
+    known.after(Reading(STATUS, ()))
+
+    unread = known.after(Reading(nothing, (fault,)))
+    newer = trades.model_copy(update={"rows": 7})
+    part = STATUS.model_copy(update={"feeds": (feed.model_copy(update={"landed_position": 121, "tables": (newer,)}),)})
+    half = known.after(Reading(part, (fault,)))
+
+    assert unread.status.feeds == (feed,)
+    assert "cannot be read: s3://lake: no answer: below is what was read before; it is tried again" in view(unread)
+    assert [(each.landed_position, each.tables) for each in half.status.feeds] == [(121, (quotes, newer))]
+    assert known.after(Reading(nothing, ())).status.feeds == ()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            [],
+            "found 'output that is no terminal', "
+            "allowed: it where the output is a terminal; without it, or with --json, status is printed once",
+        ),
+        (["--json"], "found '--watch and --json', allowed: one of them: a view, or an object for scripts"),
+    ],
+)
+def test_a_view_is_only_for_terminals(
+    conf: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    flags: list[str],
+    message: str,
+):
+    monkeypatch.setattr("silverfold.jobs.status.watch", lambda *_: None)
+
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--conf", str(conf), "status", "--watch", *flags])
+
+    assert left.value.code == 2
+    assert capsys.readouterr().err == f"silverfold: command line: --watch: {message}\n"

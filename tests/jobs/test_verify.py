@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -30,6 +31,7 @@ from silverfold.pipelines.verifying.verify import (
     Verification,
     unknown,
 )
+from silverfold.pipelines.verifying.verify_log import last_verified
 from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.stub_connector import put
 from tests.support.written_history import WrittenHistory
@@ -81,6 +83,38 @@ def test_equal_tables_end_with_0(conf: Path, capsys: pytest.CaptureFixture[str])
         ("quotes", "equal"),
         ("trades", "not_built"),
     ]
+
+
+def test_what_was_found_is_recorded_for_reports_without_cells(conf: Path, capsys: pytest.CaptureFixture[str]):
+    places = Places(str(conf / "lake"))
+    assert exits(conf) == 0
+    write(conf, 6)
+    assert exits(conf, "--table", "quotes") == 1
+
+    quotes, trades = last_verified(places, "market")
+
+    assert (quotes.table, quotes.against, quotes.verdict, quotes.position) == ("quotes", "bronze", "different", 6)
+    assert (quotes.found_rows, quotes.missing_rows, quotes.different_cells) == (1, 0, 1)
+    assert (trades.table, trades.verdict, trades.found_rows) == ("trades", "not_built", None)
+    assert trades.at < quotes.at
+    assert capsys.readouterr().err == ""
+
+
+def test_a_result_that_cannot_be_recorded_is_told_and_stands(conf: Path, capsys: pytest.CaptureFixture[str]):
+    (conf / "lake/_silverfold").write_text("no folder")
+
+    assert exits(conf) == 0
+
+    output = capsys.readouterr()
+    assert "quotes: equal" in output.out
+    assert output.err.startswith("silverfold: reports will not show this: ")
+    assert output.err.count("\n") == 1
+
+
+def test_of_a_feed_that_has_nothing_nothing_is_recorded(conf: Path):
+    shutil.rmtree(conf / "lake")
+    assert exits(conf) == 0
+    assert not (conf / "lake").exists()
 
 
 def test_a_table_that_is_held_or_has_landed_and_is_not_built_ends_with_1(

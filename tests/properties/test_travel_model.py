@@ -14,8 +14,8 @@ from silverfold.pipelines.places import Places
 from silverfold.pipelines.reading.time_travel import as_of_moment, as_of_position
 from silverfold.pipelines.storage.cuts import CutRow, record
 from tests.support.bronze_rows import BEGAN
+from tests.support.cut_rows import cut_row
 from tests.support.scripted_feed import Snapshots, feed, land
-from tests.support.statuses import cut_row
 from tests.support.tries import a_third
 
 TABLES = ("quotes", "trades")

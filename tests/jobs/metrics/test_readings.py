@@ -17,19 +17,9 @@ from silverfold.pipelines.places import Places
 from silverfold.pipelines.reading.status import TableState
 from silverfold.pipelines.storage.cuts import record
 from tests.support.bronze_rows import BEGAN
+from tests.support.cut_rows import CUT
 from tests.support.scripted_feed import Snapshots, feed, land
-from tests.support.statuses import cut_row
 from tests.support.written_silver import write_silver
-
-CUT = cut_row(
-    last_position=2,
-    replaced=True,
-    inserted=3,
-    landed_at=BEGAN,
-    committed_at=BEGAN + timedelta(seconds=4),
-    seconds=1.25,
-    notes={"failed.small": 2, "late changes": 9},
-)
 
 
 @pytest.fixture

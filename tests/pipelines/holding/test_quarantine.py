@@ -29,7 +29,7 @@ from silverfold.pipelines.holding.quarantine_log import (
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.storage.commit_note import REBUILT, CommitNote
 from silverfold.pipelines.storage.cuts import CutRow, app_id, record, restore
-from tests.support.statuses import cut_row
+from tests.support.cut_rows import cut_row
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 LATER = NOON + timedelta(hours=1)

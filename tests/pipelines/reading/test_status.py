@@ -31,8 +31,9 @@ from silverfold.pipelines.storage.cuts import record
 from silverfold.pipelines.storage.silver_position import SilverPosition
 from silverfold.pipelines.store import count_rows
 from tests.support.bronze_rows import BEGAN
+from tests.support.cut_rows import cut_row
 from tests.support.scripted_feed import Snapshots, feed, land
-from tests.support.statuses import cut_row, last_cut, status_of
+from tests.support.statuses import last_cut, status_of
 
 NOW = BEGAN + timedelta(seconds=100)
 

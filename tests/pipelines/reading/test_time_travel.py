@@ -26,8 +26,8 @@ from silverfold.pipelines.reading.time_travel import AsOf, as_of_moment, as_of_p
 from silverfold.pipelines.storage.commit_note import CommitNote
 from silverfold.pipelines.storage.cuts import CutRow, record
 from tests.support.bronze_rows import BEGAN
+from tests.support.cut_rows import cut_row
 from tests.support.scripted_feed import Snapshots, feed, land
-from tests.support.statuses import cut_row
 
 FEED = feed("quotes", "trades")
 QUOTES = [(1, 1, 10), (3, 5, 20), (7, 7, 40)]

@@ -23,7 +23,7 @@ from silverfold.pipelines.storage.cuts import (
     record,
     restore,
 )
-from tests.support.statuses import cut_row
+from tests.support.cut_rows import cut_row
 
 NOTE = CommitNote(
     feed="market",

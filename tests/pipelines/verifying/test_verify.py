@@ -26,8 +26,8 @@ from silverfold.pipelines.storage.cuts import record
 from silverfold.pipelines.verifying.reference_fold import LandedTable, fold_bronze
 from silverfold.pipelines.verifying.reference_history import fold_history
 from silverfold.pipelines.verifying.verify import Difference, TableVerification, Verdict, verify_table
+from tests.support.cut_rows import cut_row
 from tests.support.deephaven.landed_history import LandedHistory
-from tests.support.statuses import cut_row
 from tests.support.written_silver import write_silver
 
 FEED = "market"
