@@ -1,15 +1,15 @@
 """``silverfold status``: show the status of feeds and their silver tables. Reads only the store, never loads Spark.
 
-With ``--json`` one object is printed, with stable names and meanings: ``at``, ``warehouse`` and ``feeds``, each feed
-with its ``tables``. The keys are documented in `pipelines.reading.status`: `Status`, `FeedStatus`, `ReceiverStatus`,
-`TableStatus`, `Fault`, `LastCut`.
+With ``--json`` one object is printed, with stable names and meanings: ``at``, ``warehouse``, ``feeds``, each feed
+with its ``tables``, and ``unreadable``. The keys are documented in `pipelines.reading.status`: `Status`, `FeedStatus`,
+`ReceiverStatus`, `TableStatus`, `Fault`, `LastCut`.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
@@ -19,11 +19,10 @@ from rich.text import Text
 
 from silverfold.conf.text import counted
 from silverfold.jobs.cli import main_of
-from silverfold.jobs.common.console import console_on
+from silverfold.jobs.common.console import AsJson, console_on, print_json
 from silverfold.jobs.common.context import invocation
 from silverfold.jobs.common.ways_on import advice_for
 from silverfold.pipelines.landing.ranges import format_ranges
-from silverfold.pipelines.places import places_of
 
 if TYPE_CHECKING:
     from silverfold.pipelines.reading.status import FeedStatus, ReceiverStatus, Status, TableStatus
@@ -37,7 +36,7 @@ _NAMED = 10
 def status(
     ctx: typer.Context,
     feed: Annotated[str | None, typer.Argument(help="Only this feed.", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show, per feed and table, what has landed and what is applied.
 
@@ -54,24 +53,19 @@ def status(
     where there are none. Or when a change came late among partial updates of a row, and has no place: until a whole row
     comes.
     """
-    from silverfold.pipelines.reading.status import Status, read_readable  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.reading.status import read_all  # noqa: PLC0415 - --help must not load what jobs run on
 
     run = invocation(ctx)
-    settings, now = run.settings(), datetime.now(UTC)
-    places = places_of(settings)
-    opened = [run.feed(name, settings) for name in ([feed] if feed else settings.feeds)]
-    answers = [read_readable(places, connector, each, now=now) for connector, each in opened]
-    read = [found for found, _ in answers if found is not None]
-    faults = list({str(error): error for _, errors in answers for error in errors}.values())
-    found = Status(at=now, warehouse=settings.warehouse, feeds=tuple(read))
+    settings = run.settings()
+    found = read_all(settings, [run.feed(name, settings) for name in ([feed] if feed else settings.feeds)])
     if as_json:
-        print(found.model_dump_json(indent=2))
-    elif read or not faults:
+        print_json(found)
+    elif found.feeds or not found.unreadable:
         show(found, sys.stdout)
-    for fault in faults[:-1]:
-        print(f"silverfold: {fault}", file=sys.stderr)
-    if faults:
-        raise faults[-1]
+    for reason in found.unreadable:
+        print(f"silverfold: {reason}", file=sys.stderr)
+    if found.unreadable:
+        raise typer.Exit(3)
 
 
 def show(status: Status, out: TextIO) -> None:

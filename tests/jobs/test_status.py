@@ -127,7 +127,7 @@ def test_the_keys_for_scripts_stay():
     (feed,) = STATUS.model_dump(mode="json")["feeds"]
     (quotes, _trades) = feed["tables"]
 
-    assert list(STATUS.model_dump()) == ["at", "warehouse", "feeds"]
+    assert list(STATUS.model_dump()) == ["at", "warehouse", "feeds", "unreadable"]
     assert list(feed) == [
         "feed",
         "connector",
