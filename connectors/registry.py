@@ -54,7 +54,7 @@ def open_feed(name: str, settings: Settings) -> tuple[Connector, Feed]:
     """
     if name not in settings.feeds:
         known = ", ".join(sorted(settings.feeds)) or "none yet: each is a file feeds/<feed>.toml"
-        raise ConfigError(file="command line", key="FEED", found=name, allowed=known)
+        raise ConfigError(file="settings", key="feeds", found=name, allowed=known)
     raw = settings.feeds[name]
     if raw.connector not in CONNECTORS:
         raise _config_error(raw, "connector", raw.connector, ", ".join(sorted(CONNECTORS)))

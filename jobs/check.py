@@ -5,10 +5,8 @@ With ``--json`` one object is printed, with stable names and meanings: `pipeline
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -18,15 +16,15 @@ from rich.text import Text
 
 from silverfold.conf.text import counted
 from silverfold.jobs.cli import main_of
-from silverfold.jobs.common.console import console_on
-from silverfold.jobs.common.context import Tables, chosen_tables, invocation
-from silverfold.pipelines.places import places_of
+from silverfold.jobs.common.console import AsJson, console_on, print_json
+from silverfold.jobs.common.context import Tables, invocation
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from pyspark.sql import SparkSession
 
     from silverfold.pipelines.quality.check import Check, RuleCheck, TableCheck
     from silverfold.pipelines.quality.suites import SuiteResult
+    from silverfold.pipelines.report import Report
 
 COLOURS = {"passed": "green", "failed": "red", "unknown": "red", "not_built": "yellow"}
 """Colour of a verdict."""
@@ -37,7 +35,7 @@ def check(
     feed: Annotated[str, typer.Argument(help="Name of the feed: its file is feeds/FEED.toml.")],
     *,
     table: Tables = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Judge the rows of silver tables by their rules, `expect` in the settings.
 
@@ -47,32 +45,34 @@ def check(
     Exit code 1 when rows fail a rule whose action is `fail`, or a table that has rules cannot be judged or is not
     built; 3 when nothing but the store is to blame. Rows that fail a `warn` or `quarantine` rule are told.
     """
-    from silverfold.pipelines.quality.check import Check, Verdict, check_tables  # noqa: PLC0415 - --help must not load Spark
+    from silverfold.connectors.feeds import chosen_tables  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.quality.check import check_feed  # noqa: PLC0415 - --help must not load Spark
     from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
 
     run = invocation(ctx)
-    settings, now = run.settings(), datetime.now(UTC)
+    settings = run.settings()
     _, opened = run.feed(feed, settings)
-    tables = [name for name in chosen_tables(opened, table) if opened.tables[name].expect]
-    found: list[TableCheck] = []
-    if tables:
-        with Console(stderr=True).status("starting Spark") as status:
-            spark = start_spark(settings, app=f"silverfold check {feed}")
+    tables = chosen_tables(opened, table)
+    with Console(stderr=True).status("checking") as status:
+
+        def start() -> SparkSession:
+            status.update("starting Spark")
+            session = start_spark(settings, app=f"silverfold check {feed}")
             status.update("checking")
-            found += check_tables(spark, places_of(settings), opened, tables)
-    passed = all(each.verdict is Verdict.PASSED for each in found)
-    checked = Check(at=now, warehouse=settings.warehouse, feed=feed, passed=passed, tables=tuple(found))
-    finish(checked, found, None if as_json else partial(show, checked))
+            return session
+
+        checked = check_feed(start, settings, opened, tables)
+    finish(checked, checked.tables, None if as_json else partial(show, checked))
 
 
-def finish(result: BaseModel, parts: Sequence[TableCheck | SuiteResult], show: Callable[[TextIO], None] | None) -> None:
+def finish(result: Report, parts: Sequence[TableCheck | SuiteResult], show: Callable[[TextIO], None] | None) -> None:
     """Print a result, by default as JSON, and end by the verdicts of its parts.
 
     Raises:
         typer.Exit: Not all passed: 3 if nothing but the store is to blame, else 1.
     """
     if show is None:
-        print(json.dumps(result.model_dump(mode="json"), indent=2, ensure_ascii=False))
+        print_json(result)
     else:
         show(sys.stdout)
     bad = [each for each in parts if each.verdict.value != "passed"]

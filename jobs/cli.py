@@ -13,6 +13,8 @@ code:
 70   a bug in silverfold: a traceback is shown
 130  interrupted
 ===  ====================================================
+
+conf/README.md says for each command what 1 means.
 """
 
 from __future__ import annotations
@@ -213,10 +215,12 @@ def _print_errors(*lines: str) -> None:
 
 
 def _environment_error(error: Exception) -> str | None:
-    """Return a message for an error that is no bug although it is not ours: a full disk, or the end of Spark."""
+    """Return a message for an error that is no bug although it is not ours: a full disk, or no Spark (any more)."""
     spark = sys.modules.get("silverfold.pipelines.spark.session")
     if spark is not None and spark.has_ended():
         return str(spark.ENDED)
+    if isinstance(error, ModuleNotFoundError) and error.name in ("pyspark", "py4j"):
+        return "Spark is not installed here: install silverfold[spark], or run this where a Spark is"
     if not (isinstance(error, OSError) and error.errno in FULL):
         return None
     if error.filename is None:  # most likely our own output: Python would try to flush the rest at exit

@@ -16,7 +16,7 @@ from silverfold.conf.text import without_secrets
 from silverfold.connectors.base import Connector, Feed, TableKind
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.context import invocation
-from silverfold.jobs.common.source_change import change_since_landed
+from silverfold.pipelines.landing.source_change import change_since_landed
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,7 @@
-"""``silverfold maintain``: a scheduled job that keeps a feed's tables small."""
+"""``silverfold maintain``: a scheduled job that keeps a feed's tables small.
+
+With ``--json`` one object is printed at the end, with stable names and meanings: `pipelines.upkeep.maintain`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import typer
 from rich.console import Console
 
 from silverfold.jobs.cli import main_of
+from silverfold.jobs.common.console import AsJson, print_json
 from silverfold.jobs.common.context import invocation
 
 
@@ -16,6 +20,7 @@ def maintain(
     ctx: typer.Context,
     feed: Annotated[str, typer.Argument(help="Name of the feed: its file is feeds/FEED.toml.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Keep a feed's tables small: drop old frames, join and remove files.
 
@@ -37,16 +42,19 @@ def maintain(
     settings = run.settings()
     connector, opened = run.feed(feed, settings)
     from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
-    from silverfold.pipelines.upkeep.maintain import Maintenance  # noqa: PLC0415 - --help must not load Spark
+    from silverfold.pipelines.upkeep.maintain import Done, Maintenance  # noqa: PLC0415 - --help must not load Spark
+
+    def show(done: Done) -> None:
+        print(f"{done.table}: {done.result}")
 
     with Console(stderr=True).status("starting Spark") as status:
         spark = start_spark(settings, app=f"silverfold maintain {feed}")
         status.update("maintaining")
-        failed = False
-        for done in Maintenance(spark, settings, connector, opened, datetime.now(UTC), dry_run).run():
-            print(f"{done.table}: {done.result}")
-            failed |= done.failed
-    if failed:
+        maintenance = Maintenance(spark, settings, connector, opened, datetime.now(UTC), dry_run)
+        report = maintenance.report() if as_json else maintenance.report(show)
+    if as_json:
+        print_json(report)
+    if not report.complete:
         raise typer.Exit(3)
 
 

@@ -17,8 +17,8 @@ from rich.text import Text
 from silverfold.conf.errors import ConfigError
 from silverfold.jobs.check import COLOURS, finish
 from silverfold.jobs.cli import main_of
-from silverfold.jobs.common.console import console_on
-from silverfold.jobs.common.context import Tables, chosen_tables, invocation
+from silverfold.jobs.common.console import AsJson, console_on
+from silverfold.jobs.common.context import Tables, invocation
 from silverfold.pipelines.places import places_of
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def quality(
     project: Annotated[
         Path, typer.Option(metavar="DIR", help="Folder that holds the project `gx`; it is made if it is not there.")
     ] = Path(),
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Judge silver tables by their rules and your own suites, with pages of results.
 
@@ -46,6 +46,7 @@ def quality(
     Exit code 1 when a critical expectation is not met, one cannot be evaluated, or a table is not built; 3 when nothing
     but the store is to blame.
     """
+    from silverfold.connectors.feeds import chosen_tables  # noqa: PLC0415 - --help must not load what jobs run on
     from silverfold.pipelines.quality.check import Verdict  # noqa: PLC0415 - --help must not load Spark
     from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
 

@@ -21,6 +21,7 @@ from rich.text import Text
 
 from silverfold.conf.errors import ConfigError, SilverfoldError, UndecodableFrame
 from silverfold.connectors.common.stopping import stopped_by_signals
+from silverfold.jobs.build import exit_if_interrupted
 from silverfold.jobs.cli import main_of
 from silverfold.jobs.common.console import console_on
 from silverfold.jobs.common.context import invocation
@@ -233,8 +234,8 @@ def _as_object(row: Quarantined) -> dict[str, Any]:
 
 def _build(settings: Settings, connector: Connector, feed: Feed) -> Mapping[str, SilverfoldError]:
     """Apply all landed frames to the feed's tables; return the errors that hold them, by table."""
-    from silverfold.jobs.build import run as build  # noqa: PLC0415 - --help must not load what jobs run on
-    from silverfold.pipelines.applying.build import FeedBuild  # noqa: PLC0415 - as above
+    from silverfold.pipelines.applying.build import FeedBuild  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.applying.run import run  # noqa: PLC0415 - as above
     from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
 
     with stopped_by_signals() as stop:
@@ -242,7 +243,9 @@ def _build(settings: Settings, connector: Connector, feed: Feed) -> Mapping[str,
             spark = start_spark(settings, app=f"silverfold quarantine retry {feed.name}")
         with FeedBuild.open(lambda: spark, settings, connector, feed) as feed_build:
             feed_build.refresh()
-            return {table: fault for (_, table), fault in build([feed_build], stop).items()}
+            faults = run([feed_build], stop)
+        exit_if_interrupted(stop)
+        return {table: fault for (_, table), fault in faults.items()}
 
 
 def _refused(key: str, found: object, allowed: str) -> ConfigError:

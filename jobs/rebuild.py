@@ -1,24 +1,32 @@
-"""``silverfold rebuild``: rebuild a silver table from bronze, and swap it in atomically."""
+"""``silverfold rebuild``: rebuild a silver table from bronze, and swap it in atomically.
+
+With ``--json`` one object is printed at the end, with stable names and meanings: `pipelines.upkeep.rebuild_table`.
+"""
 
 from __future__ import annotations
 
-import uuid
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
-from silverfold.conf.errors import ApplyError, ConfigError, PositionGap, UndecodableFrame
+from silverfold.conf.errors import ConfigError, UndecodableFrame
 from silverfold.conf.text import counted
 from silverfold.jobs.cli import main_of
+from silverfold.jobs.common.console import AsJson, print_json
 from silverfold.jobs.common.context import invocation
-from silverfold.jobs.common.source_change import change_since_landed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from silverfold.pipelines.upkeep.rebuild_table import RebuildReport
 
 
 def rebuild(
     ctx: typer.Context,
     feed: Annotated[str, typer.Argument(help="Name of the feed: its file is feeds/FEED.toml.")],
     table: Annotated[str, typer.Argument(help="Name of the silver table.")],
+    as_json: AsJson = False,
 ) -> None:
     """Make a silver table anew from bronze and swap it in, in one commit.
 
@@ -44,42 +52,47 @@ def rebuild(
     connector, opened = run.feed(feed, settings)
     if table not in opened.tables:
         raise ConfigError(file="command line", key="TABLE", found=table, allowed=", ".join(sorted(opened.tables)))
-    change = change_since_landed(settings, connector, opened)
-    if change is not None and change.breaks:
-        known = "`silverfold config check` names it; if that is right, let `silverfold receive` land the schema first"
-        print(f"silverfold: {table} was not rebuilt, it stands as it was: {change.summary}: {known}")
+    from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - --help must not load Spark
+    from silverfold.pipelines.upkeep.rebuild_table import rebuild_table  # noqa: PLC0415 - as above
+
+    with Console(stderr=True).status(f"rebuilding {table}") as status:
+
+        def start() -> SparkSession:
+            status.update("starting Spark")
+            session = start_spark(settings, app=f"silverfold rebuild {feed} {table}")
+            status.update(f"rebuilding {table}")
+            return session
+
+        def show_progress(reached: int, goal: int) -> None:
+            status.update(f"rebuilding {table}: position {reached:,} of {goal:,}")
+
+        report = rebuild_table(start, settings, connector, opened, table, on_progress=show_progress)
+    if as_json:
+        print_json(report)
+    else:
+        _show(report)
+    if not report.rebuilt:
         raise typer.Exit(1)
-    from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
-    from silverfold.pipelines.upkeep.rebuild import Rebuild  # noqa: PLC0415 - --help must not load Spark
 
-    damaged_logs: list[str] = []
 
-    def set_aside(log: str) -> None:
-        damaged_logs.append(log)
+def _show(report: RebuildReport) -> None:
+    """Print the result for users."""
+    table = report.table
+    for log in report.damaged_logs:
         print(f"{table}: a log could not be read, and is now {log}, which may be removed once all is well")
-
-    def report_progress(reached: int, goal: int) -> None:
-        status.update(f"rebuilding {table}: position {reached:,} of {goal:,}")
-
-    with Console(stderr=True).status("starting Spark") as status:
-        spark = start_spark(settings, app=f"silverfold rebuild {feed} {table}")
-        status.update(f"rebuilding {table}")
-        try:
-            done = Rebuild(
-                spark, settings, connector, opened, table, uuid.uuid4().hex, report_progress, set_aside
-            ).run()
-        except (ApplyError, PositionGap) as error:
-            unchanged = "" if damaged_logs else ", it stands as it was"
-            print(f"silverfold: {table} was not rebuilt{unchanged}: {error}")
-            if isinstance(error, UndecodableFrame):
-                print('silverfold: with on_bad_frame = "skip" in the table\'s settings it is rebuilt without the frame')
-            raise typer.Exit(1) from error
-    updates = counted(done.updates, "update")
-    print(f"{table}: rebuilt from {updates}; position {done.position}, version {done.delta_version}")
-    if done.base is not None:
-        print(f"{table}: begins with its base at position {done.base}: older frames had been dropped")
-    if done.begins is not None:
-        print(f"{table}: its history begins at position {done.begins}: before, it had other columns or keys")
+    if not report.rebuilt:
+        unchanged = "" if report.damaged_logs else ", it stands as it was"
+        print(f"silverfold: {table} was not rebuilt{unchanged}: {report.reason}")
+        if report.error_class == UndecodableFrame.error_class:
+            print('silverfold: with on_bad_frame = "skip" in the table\'s settings it is rebuilt without the frame')
+        return
+    updates = counted(report.updates or 0, "update")
+    print(f"{table}: rebuilt from {updates}; position {report.position}, version {report.delta_version}")
+    if report.base_position is not None:
+        print(f"{table}: begins with its base at position {report.base_position}: older frames had been dropped")
+    if report.history_begins_at is not None:
+        begins = f"its history begins at position {report.history_begins_at}"
+        print(f"{table}: {begins}: before, it had other columns or keys")
 
 
 if __name__ == "__main__":

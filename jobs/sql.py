@@ -11,7 +11,7 @@ import math
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-    from silverfold.connectors.base import Connector, Feed
-    from silverfold.pipelines.places import Places
     from silverfold.pipelines.reading.time_travel import AsOf
     from silverfold.pipelines.reading.views import Views
 
@@ -95,15 +93,17 @@ def sql(
     settings, then = run.settings(), None if at is None else moment_or_position(at, datetime.now(UTC))
     chosen, places = chosen_feeds(list(settings.feeds), feed, then), places_of(settings)
     opened = [run.feed(name, settings) for name in chosen] if then is not None or feed is not None else []
+    from silverfold.pipelines.reading.tables import queryable_names  # noqa: PLC0415 - --help must not load Spark
+    from silverfold.pipelines.reading.time_travel import as_of  # noqa: PLC0415 - as above
     from silverfold.pipelines.reading.views import register_views  # noqa: PLC0415 - as above
     from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
 
-    as_of = [] if then is None else [_as_of(places, *each, then) for each in opened]
-    _print_notes(as_of, with_positions=isinstance(then, datetime))
+    read_as_of = [] if then is None else [as_of(places, *each, then) for each in opened]
+    _print_notes(read_as_of, with_positions=isinstance(then, datetime))
     with Console(stderr=True).status("starting Spark"):
         session = start_spark(settings, app="silverfold sql")
     tables = {name: list(queryable_names(places, name, settings.feeds[name].tables)) for name in chosen}
-    views = register_views(session, places, tables, as_of)
+    views = register_views(session, places, tables, read_as_of)
     session.conf.set(_READS_FILES, str(unsafe).lower())
     answer = ask(session, query, limit, views, unsafe=unsafe)
     write(answer, output or (Format.TABLE if sys.stdout.isatty() else Format.CSV), sys.stdout)
@@ -138,22 +138,6 @@ def chosen_feeds(configured: Sequence[str], feed: str | None, then: int | dateti
             file="command line", key="--feed", found=None, allowed=f"{', '.join(configured)}: whose position it is"
         )
     return configured
-
-
-def queryable_names(places: Places, feed: str, tables: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Yield the names of a feed's tables, of their histories, and of side tables that exist or may exist.
-
-    Raises StoreUnavailable.
-    """
-    from silverfold.pipelines.places import history_of, side_table_of  # noqa: PLC0415 - --help must not load what jobs run on
-    from silverfold.pipelines.store import open_table  # noqa: PLC0415 - as above
-
-    for name, table in tables.items():
-        yield name
-        if table.get("stored_as_scd_type") == 2:
-            yield history_of(name)
-        if table.get("expect") or open_table(places.side_table(feed, name)) is not None:
-            yield side_table_of(name)
 
 
 def ask(session: SparkSession, query: str, limit: int, views: Views, *, unsafe: bool = False) -> Answer:
@@ -236,14 +220,6 @@ def json_value(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(name): json_value(part) for name, part in value.items()}
     return [json_value(part) for part in value] if isinstance(value, list | tuple) else value
-
-
-def _as_of(places: Places, connector: Connector, feed: Feed, then: int | datetime) -> AsOf:
-    from silverfold.pipelines.reading.time_travel import as_of_moment, as_of_position  # noqa: PLC0415 - --help must not load what jobs run on
-
-    if isinstance(then, int):
-        return as_of_position(places, connector, feed, then)
-    return as_of_moment(places, connector, feed, then)
 
 
 def _print_notes(as_of: Sequence[AsOf], *, with_positions: bool) -> None:
@@ -358,11 +334,7 @@ def query_error(condition: str | None, parameters: dict[str, str], text: str, vi
     """Return the error to show for an error of Spark's."""
     if condition == "TABLE_OR_VIEW_NOT_FOUND":
         missing = parameters.get("relationName", "").replace("`", "")
-        why = views.why_missing(missing)
-        if why is not None:
-            return QueryFailed(why, condition=condition)
-        known = ", ".join(sorted(views.built)) or "none is built yet"
-        return QueryFailed(f"there is no table {missing}; tables: {known}", condition=condition)
+        return views.missing(missing)
     first = text.strip().splitlines()[0] if text.strip() else "no message"
     return QueryFailed(_LINE.sub(_line_before, first), condition=condition or "SPARK_ERROR")
 

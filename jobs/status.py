@@ -1,8 +1,8 @@
 """``silverfold status``: show the status of feeds and their silver tables. Reads only the store, never loads Spark.
 
-With ``--json`` one object is printed, with stable names and meanings: ``at``, ``warehouse`` and ``feeds``, each feed
-with its ``tables``. The keys are documented in `pipelines.reading.status`: `Status`, `FeedStatus`, `ReceiverStatus`,
-`TableStatus`, `Fault`, `LastCut`.
+With ``--json`` one object is printed, with stable names and meanings: ``at``, ``warehouse``, ``feeds``, each feed
+with its ``tables``, and ``unreadable``. The keys are documented in `pipelines.reading.status`: `Status`, `FeedStatus`,
+`ReceiverStatus`, `TableStatus`, `Fault`, `LastCut`.
 """
 
 from __future__ import annotations
@@ -10,26 +10,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Annotated, Final, TextIO
 
 import typer
 from rich.console import Console, ConsoleOptions, Group
 from rich.table import Table
 from rich.text import Text
 
-from silverfold.conf.errors import ConfigError, StoreUnavailable
+from silverfold.conf.errors import ConfigError
 from silverfold.conf.text import counted
 from silverfold.jobs.cli import main_of
-from silverfold.jobs.common.console import console_on
+from silverfold.jobs.common.console import AsJson, console_on, print_json
 from silverfold.jobs.common.context import invocation
 from silverfold.jobs.common.live_view import require_terminal, watch
 from silverfold.jobs.common.ways_on import advice_for
 from silverfold.pipelines.landing.ranges import format_ranges
-from silverfold.pipelines.places import places_of
 
 if TYPE_CHECKING:
-    from silverfold.connectors.base import Connector, Feed
-    from silverfold.pipelines.places import Places
     from silverfold.pipelines.reading.status import FeedStatus, ReceiverStatus, Status, TableStatus
 
 _COLOURS: Final = {"synced": "green", "behind": "yellow", "held": "red", "stopped": "red", "closed": "red"}
@@ -45,19 +42,10 @@ _SHOWN_LIVE: Final = ((100, CELLS), (60, ("table", "state", "lag", "rows", "last
 """What a view shows of tables, by the fewest columns of a terminal that it is for."""
 
 
-class Reading(NamedTuple):
-    """What was read of some feeds."""
-
-    status: Status
-    """Of what could be read."""
-    faults: Sequence[StoreUnavailable]
-    """Why the rest could not."""
-
-
 def status(
     ctx: typer.Context,
     feed: Annotated[str | None, typer.Argument(help="Only this feed.", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")] = False,
+    as_json: AsJson = False,
     live: Annotated[
         bool, typer.Option("--watch", help="Show it on the terminal, read anew every few seconds, until q or Ctrl-C.")
     ] = False,
@@ -79,25 +67,26 @@ def status(
     where there are none. Or when a change came late among partial updates of a row, and has no place: until a whole row
     comes.
     """
+    from silverfold.pipelines.reading.status import read_all  # noqa: PLC0415 - --help must not load what jobs run on
+
     if live:
         _require_watchable(as_json)
     run = invocation(ctx)
     settings = run.settings()
-    places = places_of(settings)
     opened = [run.feed(name, settings) for name in ([feed] if feed else settings.feeds)]
     if live:
         latest = LatestKnown()
-        watch(lambda: latest.after(read(places, opened)), live_picture, sys.stdout)
+        watch(lambda: latest.after(read_all(settings, opened)), live_picture, sys.stdout)
         return
-    found, faults = read(places, opened)
+    found = read_all(settings, opened)
     if as_json:
-        print(found.model_dump_json(indent=2))
-    elif found.feeds or not faults:
+        print_json(found)
+    elif found.feeds or not found.unreadable:
         show(found, sys.stdout)
-    for fault in faults[:-1]:
-        print(f"silverfold: {fault}", file=sys.stderr)
-    if faults:
-        raise faults[-1]
+    for reason in found.unreadable:
+        print(f"silverfold: {reason}", file=sys.stderr)
+    if found.unreadable:
+        raise typer.Exit(3)
 
 
 def _require_watchable(as_json: bool) -> None:
@@ -107,48 +96,37 @@ def _require_watchable(as_json: bool) -> None:
     require_terminal("--watch", sys.stdout)
 
 
-def read(places: Places, feeds: Sequence[tuple[Connector, Feed]]) -> Reading:
-    """Read the status of some feeds from the store, and each error once."""
-    from silverfold.pipelines.reading.status import Status, read_readable  # noqa: PLC0415 - --help must not load what jobs run on
-
-    now = datetime.now(UTC)
-    answers = [read_readable(places, connector, feed, now=now) for connector, feed in feeds]
-    found = tuple(found for found, _ in answers if found is not None)
-    faults = list({str(error): error for _, errors in answers for error in errors}.values())
-    return Reading(Status(at=now, warehouse=places.warehouse, feeds=found), faults)
-
-
 class LatestKnown:
     """Remembers what was read of each table, for when it cannot be read."""
 
     def __init__(self) -> None:
         self._feeds: dict[str, FeedStatus] = {}
 
-    def after(self, reading: Reading) -> Reading:
-        """Return a reading with what was read before of feeds and tables that it lacks."""
-        if not reading.faults:
+    def after(self, status: Status) -> Status:
+        """Return a status with what was read before of feeds and tables that it lacks."""
+        if not status.unreadable:
             self._feeds = {}
-        for feed in reading.status.feeds:
+        for feed in status.feeds:
             known = self._feeds.get(feed.feed, feed)
             tables = {each.table: each for each in (*known.tables, *feed.tables)}
             self._feeds[feed.feed] = feed.model_copy(update={"tables": tuple(tables.values())})
-        return reading._replace(status=reading.status.model_copy(update={"feeds": tuple(self._feeds.values())}))
+        return status.model_copy(update={"feeds": tuple(self._feeds.values())})
 
 
-def live_picture(reading: Reading | None, age: float) -> Group:
+def live_picture(status: Status | None, age: float) -> Group:
     """Return what `--watch` shows: what needs attention first, as what does not fit on the screen is cut off.
 
     Args:
         age: Seconds since the reading, or since the first one began.
     """
-    if reading is None:
+    if status is None:
         return Group(Text(f"silverfold status: reading for {duration(age)}; q ends it", "dim"))
-    now, names = datetime.now(UTC), {feed.feed for feed in reading.status.feeds}
+    now, names = datetime.now(UTC), {feed.feed for feed in status.feeds}
     first = Text(f"{now:%H:%M:%S} UTC, read {duration(age)} ago; q ends it", "dim")
     shown = "below is what was read before; " if names else ""
-    faults = (Text(f"cannot be read: {fault}: {shown}it is tried again", "red") for fault in reading.faults)
-    none = [] if names or reading.faults else [_no_feeds(reading.status)]
-    return Group(first, *faults, *none, *(_urgent_first(feed, now) for feed in reading.status.feeds))
+    faults = (Text(f"cannot be read: {each}: {shown}it is tried again", "red") for each in status.unreadable)
+    none = [] if names or status.unreadable else [_no_feeds(status)]
+    return Group(first, *faults, *none, *(_urgent_first(feed, now) for feed in status.feeds))
 
 
 def _urgent_first(feed: FeedStatus, now: datetime) -> Group:

@@ -1,18 +1,16 @@
 """``silverfold verify``: compare silver with the landed frames, or with the source's current rows.
 
 With ``--json`` one object is printed, with stable names and meanings: ``at``, ``warehouse``, ``feed``, ``against``,
-``equal`` and ``tables``. The keys are documented in `pipelines.verifying.verify`: `Verification`, `TableVerification`,
-`DifferingRange`, `Difference`.
+``equal``, ``tables`` and ``retryable``. The keys are documented in `pipelines.verifying.verify`: `Verification`,
+`TableVerification`, `DifferingRange`, `Difference`.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -21,16 +19,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from silverfold.conf.errors import RemoteProtocolError, SourceRefused, StoreUnavailable, WireError
+from silverfold.conf.errors import StoreUnavailable
 from silverfold.conf.text import counted
 from silverfold.jobs.cli import main_of
-from silverfold.jobs.common.console import console_on
-from silverfold.jobs.common.context import Tables, chosen_tables, invocation
-from silverfold.jobs.common.source_change import misread_since_landed
+from silverfold.jobs.common.console import AsJson, console_on, print_json
+from silverfold.jobs.common.context import Tables, invocation
 from silverfold.pipelines.places import history_of, places_of
 
 if TYPE_CHECKING:
-    from silverfold.conf.model import Settings
     from silverfold.connectors.base import Connector, Feed
     from silverfold.pipelines.places import Places
     from silverfold.pipelines.verifying.verify import TableVerification, Verification
@@ -50,7 +46,7 @@ def verify(
     patience: Annotated[
         float, typer.Option(min=0.0, help="With --against-source: seconds in which silver must be found to be it.")
     ] = 30.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compare silver tables with what bronze, or the source, says they must hold.
 
@@ -75,58 +71,33 @@ def verify(
     Exit code 1 when a table differs, cannot be verified, is held or stopped, or not built though frames of it landed; 3
     when the store or the source is unavailable, or files of a table while no other differs: each is verified.
     """
-    from silverfold.pipelines.landing.bronze import last_position  # noqa: PLC0415 - --help must not load what jobs run on
-    from silverfold.pipelines.verifying.verify import summarize  # noqa: PLC0415 - as above
+    from silverfold.connectors.feeds import chosen_tables  # noqa: PLC0415 - --help must not load what jobs run on
+    from silverfold.pipelines.landing.bronze import last_position  # noqa: PLC0415 - as above
+    from silverfold.pipelines.verifying.verify_feed import verify_feed  # noqa: PLC0415 - as above
 
     run = invocation(ctx)
-    settings, now = run.settings(), datetime.now(UTC)
+    settings = run.settings()
     connector, opened = run.feed(feed, settings)
-    tables = chosen_tables(opened, table)
-    places = places_of(settings)
-    _warn_if_misread(settings, connector, opened)
-    verified, unread = _verified(places, connector, opened, tables, patience if against_source else None)
-    try:
-        stopped = _stopped(places, connector, opened, tables, now)
-    except StoreUnavailable as error:
-        stopped = {}
-        if not unread:  # else a verdict already says so
-            print(f"silverfold: {error}", file=sys.stderr)
-        unread = True
-    found = summarize(places, feed, "source" if against_source else "bronze", verified, now, stopped=stopped)
+    tables, places = chosen_tables(opened, table), places_of(settings)
+    with Console(stderr=True).status("verifying") as status:
+        found = verify_feed(
+            settings,
+            connector,
+            opened,
+            tables,
+            patience=patience if against_source else None,
+            on_table=lambda name: status.update(f"verifying {name}"),
+        )
     if as_json:
-        print(json.dumps(found.model_dump(mode="json"), indent=2, ensure_ascii=False))
+        print_json(found)
     else:
-        show(found, sys.stdout, _obstacles(places, connector, opened, verified))
+        show(found, sys.stdout, _obstacles(places, connector, opened, found.tables))
         if last_position(places.bronze(feed), feed) < 0:
             print(f"nothing has landed for feed {feed} in {settings.warehouse}")
-    _record(places, found)
-    if unread and not any(each.verdict.value == "different" for each in verified):
+    if found.retryable:
         raise typer.Exit(3)
     if not found.equal:
         raise typer.Exit(1)
-
-
-def _record(places: Places, found: Verification) -> None:
-    """Record the result for reports, if there is a table; warn if that fails: some may only read the store."""
-    from silverfold.pipelines.verifying.verify_log import record  # noqa: PLC0415 - --help must not load what jobs run on
-
-    if all(each.verdict.value == "not_built" and each.reason is None for each in found.tables):
-        return
-    try:
-        record(places, found)
-    except StoreUnavailable as error:
-        print(f"silverfold: reports will not show this: {error}", file=sys.stderr)
-
-
-def _warn_if_misread(settings: Settings, connector: Connector, feed: Feed) -> None:
-    """Warn if expected rows are decoded by another schema than the frames landed with, and that misreads them."""
-    change = misread_since_landed(settings, connector, feed)
-    if change is not None:
-        expected = "what is expected of frames that landed before is read by the schema of today"
-        print(f"silverfold: {feed.name}: {change.summary}: {expected}", file=sys.stderr)
-
-
-_OF_ONE_TABLE = (SourceRefused, RemoteProtocolError, WireError)
 
 
 def show(found: Verification, out: TextIO, obstacles: Mapping[str, str] = MappingProxyType({})) -> None:
@@ -158,51 +129,6 @@ def _obstacles(
         with suppress(StoreUnavailable):  # a verdict says so
             found[name] = rebuild_obstacle(places, connector, feed, name) or ""
     return {name: obstacle for name, obstacle in found.items() if obstacle}
-
-
-def _stopped(places: Places, connector: Connector, feed: Feed, tables: Sequence[str], now: datetime) -> dict[str, str]:
-    """Return, by table, why bronze prevents further builds. Raises StoreUnavailable."""
-    from silverfold.pipelines.reading.status import TableState, read_status  # noqa: PLC0415 - --help must not load what jobs run on
-
-    chosen = replace(feed, tables={name: feed.tables[name] for name in tables})
-    found = read_status(places, connector, chosen, now=now).tables
-    return {each.table: each.fault.reason for each in found if each.fault and each.state is TableState.STOPPED}
-
-
-def _verified(
-    places: Places, connector: Connector, feed: Feed, tables: Sequence[str], patience: float | None
-) -> tuple[list[TableVerification], bool]:
-    """Verify tables and histories one by one; return the verdicts, and whether one could not be read.
-
-    A table that cannot be verified gets the verdict unknown, and the others are still verified.
-    """
-    from silverfold.pipelines.verifying.verify import unknown  # noqa: PLC0415 - --help must not load what jobs run on
-
-    verdicts, unread = [], False
-    for name in tables:
-        with Console(stderr=True).status(f"verifying {name}"):
-            for shown, verify_one in _verifications(places, connector, feed, name, patience):
-                try:
-                    verdicts.append(verify_one())
-                except (StoreUnavailable, *_OF_ONE_TABLE) as error:
-                    verdicts.append(unknown(shown, str(error)))
-                    unread |= isinstance(error, StoreUnavailable)
-    return verdicts, unread
-
-
-def _verifications(
-    places: Places, connector: Connector, feed: Feed, name: str, patience: float | None
-) -> Iterator[tuple[str, Callable[[], TableVerification]]]:
-    """Yield the verifications of a table, each with the name to report it under."""
-    from silverfold.pipelines.verifying.verify import verify_history, verify_table  # noqa: PLC0415 - as above
-    from silverfold.pipelines.verifying.verify_source import verify_against_source  # noqa: PLC0415 - --help must not load what jobs run on
-
-    if patience is not None:
-        yield name, lambda: verify_against_source(places, connector, feed, name, patience=patience)
-        return
-    yield name, lambda: verify_table(places, connector, feed, name)
-    if feed.tables[name].keeps_history:
-        yield history_of(name), lambda: verify_history(places, connector, feed, name)
 
 
 def _line(table: TableVerification, against: str) -> Text:

@@ -44,7 +44,6 @@ SMALL_ALONE = {
     "silverfold.connectors.sbe.decoder.decoder": "where the room is entered, and Spark loaded",
     "silverfold.connectors.sqlitecloud.client.decoded": "public: what users of the client call",
     "silverfold.jobs.__main__": "the entry point, which imports nothing at first",
-    "silverfold.jobs.maintain": "one file a command",
     "silverfold.jobs.prepare": "one file a command",
     "silverfold.jobs.sbe.__main__": "one file a command",
     "silverfold.jobs.simulate": "one file a command",

@@ -33,7 +33,6 @@ from silverfold.connectors.common.rate import Rate, change_steadily
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.deephaven.server.server import TableServer
 from silverfold.connectors.deephaven.server.workload import Changer
-from silverfold.jobs.build import run as follow_feeds
 from silverfold.jobs.common.context import Invocation
 from silverfold.jobs.common.logs import start_logs
 from silverfold.jobs.demo.tables import TABLES
@@ -41,6 +40,7 @@ from silverfold.jobs.sql import Format, ask, write
 from silverfold.jobs.status import picture
 from silverfold.jobs.verify import show
 from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.applying.run import run as follow_feeds
 from silverfold.pipelines.places import Places, places_of
 from silverfold.pipelines.reading.status import read_status
 from silverfold.pipelines.reading.views import register_views

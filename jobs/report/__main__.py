@@ -53,10 +53,10 @@ def report(
     write(file, page)
     tables = counted(len(reading.status.tables), "table")
     print(f"{file}: {tables}, {counted(-(-len(page) // 1024), 'KiB').removesuffix('s')}")
-    for fault in reading.faults[:-1]:
+    for fault in reading.faults:
         print(f"silverfold: {fault}", file=sys.stderr)
     if reading.faults:
-        raise reading.faults[-1]
+        raise typer.Exit(3)
 
 
 def write(file: Path, page: bytes) -> None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Self
 
-import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField
 
@@ -45,6 +44,7 @@ from silverfold.pipelines.applying.settle import settle
 from silverfold.pipelines.applying.silver import SilverTable
 from silverfold.pipelines.holding.quarantine import Quarantine
 from silverfold.pipelines.holding.quarantine_log import Hold
+from silverfold.pipelines.logs import get_logger
 from silverfold.pipelines.places import Places, places_of
 from silverfold.pipelines.planning.feed_plan import FeedPlan
 from silverfold.pipelines.planning.plan import Plan, State
@@ -218,7 +218,7 @@ class FeedBuild:
         state.overtaken += 1
         self._plan.begin_anew(name, self.tables[name].position())
         if state.overtaken == _TOLD:
-            log = structlog.get_logger("build").bind(feed=self.feed.name, table=name)
+            log = get_logger("build").bind(feed=self.feed.name, table=name)
             log.info("table passes its turn: another process writes it", reason=str(fault))
         again = state.overtaken < _TRIES
         return Step(name, plan, error=None if again else fault, moved=again)

@@ -5,19 +5,20 @@ The models here are printed by ``silverfold check --json``: their names and mean
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from silverfold.conf.errors import ApplyError, SilverfoldError, StoreUnavailable, UnusableExpectation
+from silverfold.conf.model import Settings
 from silverfold.connectors.base import Feed
-from silverfold.pipelines.places import Places
+from silverfold.pipelines.places import Places, places_of
 from silverfold.pipelines.quality.judged_rows import IS_ASIDE, JudgedRows, judged_rows
+from silverfold.pipelines.report import Report
 from silverfold.transforms.expectations import FAILED, Rule, check_rules, failures, rules_of, with_failed_rules
 from silverfold.transforms.spark_errors import named_errors
 
@@ -32,12 +33,6 @@ class Verdict(StrEnum):
     """A rule cannot be evaluated, or the table cannot be read now."""
     NOT_BUILT = "not_built"
     """There is no silver table yet."""
-
-
-class Report(BaseModel):
-    """Base of what ``check`` and ``quality`` print."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class RuleCheck(Report):
@@ -80,6 +75,18 @@ class Check(Report):
     """Every table passed."""
     tables: tuple[TableCheck, ...]
     """Those that have rules."""
+
+
+def check_feed(spark: Callable[[], SparkSession], settings: Settings, feed: Feed, tables: Sequence[str]) -> Check:
+    """Judge the rows of those of some tables that have rules, by the rules of today. Runs one Spark job a table.
+
+    Args:
+        spark: Called once, if a table has rules.
+    """
+    now, ruled = datetime.now(UTC), [name for name in tables if feed.tables[name].expect]
+    found = tuple(check_tables(spark(), places_of(settings), feed, ruled)) if ruled else ()
+    passed = all(each.verdict is Verdict.PASSED for each in found)
+    return Check(at=now, warehouse=settings.warehouse, feed=feed.name, passed=passed, tables=found)
 
 
 def check_tables(session: SparkSession, places: Places, feed: Feed, tables: Sequence[str]) -> Iterator[TableCheck]:

@@ -32,8 +32,9 @@ from silverfold.conf.errors import ConfigError, SilverfoldError, StoreUnavailabl
 from silverfold.conf.text import in_one_line
 from silverfold.connectors.base import Feed
 from silverfold.pipelines.places import Places
-from silverfold.pipelines.quality.check import Report, Verdict, failing_rule
+from silverfold.pipelines.quality.check import Verdict, failing_rule
 from silverfold.pipelines.quality.judged_rows import JudgedRows, judged_rows
+from silverfold.pipelines.report import Report
 from silverfold.transforms.expectations import FAILED, Rule, check_rules, rules_of, with_failed_rules
 
 SEVERITY: Final = {

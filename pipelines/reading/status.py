@@ -7,22 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from silverfold.conf.errors import PositionGap, StoreUnavailable
-from silverfold.conf.model import CutLimits
+from silverfold.conf.model import CutLimits, Settings
 from silverfold.connectors.base import Connector, Feed
+from silverfold.connectors.feeds import OpenFeed
 from silverfold.pipelines.holding.quarantine_log import Hold, HoldState, current_hold
 from silverfold.pipelines.landing.bronze import last_position, read_small_columns
 from silverfold.pipelines.landing.bronze_table import lost_from, retained_from
-from silverfold.pipelines.places import Places
+from silverfold.pipelines.places import Places, places_of
 from silverfold.pipelines.planning.plan import Plan, Planner, State
 from silverfold.pipelines.planning.rules import StreamRules
 from silverfold.pipelines.reading.built import Built, read_built
 from silverfold.pipelines.reading.connection_log import Mark, epoch_marks
+from silverfold.pipelines.report import Report
 from silverfold.pipelines.storage.cuts import CutRow, last_cuts
 
 
@@ -41,11 +43,7 @@ class TableState(StrEnum):
     SYNCED = State.SYNCED.value
 
 
-class _Report(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Fault(_Report):
+class Fault(Report):
     """Why a table is held or stopped."""
 
     error_class: str
@@ -57,7 +55,7 @@ class Fault(_Report):
     """When it was found; null for missing positions, which are searched for at each reading."""
 
 
-class LastCut(_Report):
+class LastCut(Report):
     """The cut applied last."""
 
     position: int
@@ -73,7 +71,7 @@ class LastCut(_Report):
     ignored: int
 
 
-class TableStatus(_Report):
+class TableStatus(Report):
     """One silver table. Positions are frame_seq; null means none."""
 
     table: str
@@ -138,7 +136,7 @@ class ReceiverState(StrEnum):
     CLOSED = "closed"
 
 
-class ReceiverStatus(_Report):
+class ReceiverStatus(Report):
     """The receiver's last report on its connection."""
 
     state: ReceiverState
@@ -150,7 +148,7 @@ class ReceiverStatus(_Report):
     """Stable name of the error that closed it; null if none did."""
 
 
-class FeedStatus(_Report):
+class FeedStatus(Report):
     """One feed."""
 
     feed: str
@@ -165,18 +163,32 @@ class FeedStatus(_Report):
     tables: tuple[TableStatus, ...]
     lost_positions: tuple[tuple[int, int], ...] = ()
     """First and last of each range of positions permanently lost from bronze."""
-    source: dict[str, dict[str, float]] = {}
+    source: dict[str, dict[str, float]] = Field(default_factory=dict)
     """The receiver's last report on its source, by part and measure; empty without one, or if it reported something
     else since, such as that it closed. Its connector's PROTOCOL.md explains the measures."""
 
 
-class Status(_Report):
+class Status(Report):
     """Everything ``silverfold status --json`` prints."""
 
     at: datetime
     """When the store was read."""
     warehouse: str
     feeds: tuple[FeedStatus, ...]
+    unreadable: tuple[str, ...] = ()
+    """Why the feeds and tables that are not in ``feeds`` cannot be read now, each reason once."""
+
+
+def read_all(settings: Settings, feeds: Sequence[OpenFeed]) -> Status:
+    """Return the status of some feeds, as far as they can be read."""
+    now, places = datetime.now(UTC), places_of(settings)
+    answers = [read_readable(places, connector, feed, now=now) for connector, feed in feeds]
+    return Status(
+        at=now,
+        warehouse=settings.warehouse,
+        feeds=tuple(found for found, _ in answers if found is not None),
+        unreadable=tuple(dict.fromkeys(str(error) for _, errors in answers for error in errors)),
+    )
 
 
 def read_status(places: Places, connector: Connector, feed: Feed, *, now: datetime) -> FeedStatus:

@@ -74,6 +74,13 @@ class AsOf:
     until: Mapping[str, int] = field(default_factory=dict)
 
 
+def as_of(places: Places, connector: Connector, feed: Feed, then: int | datetime) -> AsOf:
+    """Return how to read the feed's tables as of a position or a point in time: see the next two."""
+    if isinstance(then, int):
+        return as_of_position(places, connector, feed, then)
+    return as_of_moment(places, connector, feed, then)
+
+
 def as_of_position(places: Places, connector: Connector, feed: Feed, position: int) -> AsOf:
     """Return how to read the feed's tables as of a position.
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from silverfold.conf.errors import QueryFailed
 from silverfold.pipelines.places import REASONS, Place, Places, side_table_of, silver_table_of
 from silverfold.pipelines.reading.time_travel import AsOf
 from silverfold.pipelines.storage.companions import Companion, companion_named
@@ -51,6 +52,12 @@ class Views:
             return f"table {table} of feed {feed} is not built yet: run `silverfold build {feed} --once`"
         return None
 
+    def missing(self, name: str) -> QueryFailed:
+        """Return the error for a name that is no view: why, or which there are."""
+        known = ", ".join(sorted(self.built)) or "none is built yet"
+        why = self.why_missing(name) or f"there is no table {name}; tables: {known}"
+        return QueryFailed(why, condition="TABLE_OR_VIEW_NOT_FOUND")
+
 
 def register_views(
     session: SparkSession, places: Places, tables: Mapping[str, Iterable[str]], as_of: Iterable[AsOf] = ()
@@ -78,6 +85,36 @@ def register_views(
         shared=shared,
         unreadable={name: why for name, table in names.items() if (why := lookups[table].why) is not None},
     )
+
+
+def find_table(tables: Mapping[str, Iterable[str]], name: str) -> tuple[str, str]:
+    """Return the feed and table that a view's name means, whether it is built or not.
+
+    Args:
+        tables: As for `register_views`.
+
+    Raises:
+        QueryFailed: Several tables have the name, or none.
+    """
+    names, shared = _names((feed, table) for feed in tables for table in tables[feed])
+    if name.lower() not in names:
+        raise Views(names, {}, shared).missing(name)
+    return names[name.lower()]
+
+
+def table_rows(session: SparkSession, places: Places, feed: str, name: str, as_of: AsOf | None = None) -> DataFrame:
+    """Return the rows that the view of a table shows. Lazy.
+
+    Raises:
+        QueryFailed: The table is not built, or cannot be read as of then.
+        StoreUnavailable: The table's store cannot be read now.
+    """
+    then = {} if as_of is None else {feed: as_of}
+    found = _look_up(places, then, feed, name)
+    if found.is_there:
+        return _view_rows(session, places, then, feed, name, found=found.beside)
+    not_built = {name.lower(): (feed, name)} if found.why is None else {}
+    raise Views({}, not_built, {}, {} if found.why is None else {name.lower(): found.why}).missing(name)
 
 
 class _Lookup(NamedTuple):

@@ -36,8 +36,9 @@ from pyspark.sql import SparkSession, is_remote
 from silverfold.conf.errors import ApplyError, SparkUnavailable
 from silverfold.pipelines.spark import s3
 from silverfold.pipelines.spark.class_archive import JVM_OPTIONS, archive_path, using_archive
-from silverfold.pipelines.spark.jars import DELTA, jar_options
+from silverfold.pipelines.spark.jars import fitting_delta, jar_options
 from silverfold.pipelines.spark.java import JvmOutput, check_java
+from silverfold.pipelines.spark.running import active_session, check_delta
 from silverfold.pipelines.spark.workers import await_workers, ship_packages
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ _ANSWERS_WITHIN = 30.0
 """Seconds to wait for any answer of a Spark Connect server or a master."""
 
 
-def start_spark(settings: Settings, *, app: str) -> SparkSession:
+def start_spark(settings: Settings, *, app: str, running: SparkSession | None = None) -> SparkSession:
     """Return a separate session in the running JVM, or start one: 7 to 10 seconds, more if JARs must be fetched.
 
     A session this call started lives as long as the process, or until its ``stop``. One that was already there keeps
@@ -116,18 +117,21 @@ def start_spark(settings: Settings, *, app: str) -> SparkSession:
     Args:
         settings: Its ``spark`` table overrides every option set here, name by name.
         app: Name of the application, as Spark's own pages show it.
+        running: The session of a caller, whose logs of Spark's errors stay as they are; by default the active one.
 
     Raises:
         SparkUnavailable: No Java, a Java that Spark does not run on, JARs that cannot be fetched, an option that Spark
-            refuses, no reachable Connect server, or workers that do not come or lack something. The message gives
-            advice.
+            refuses, no reachable Connect server, a running session without Delta, or workers that do not come or lack
+            something. The message gives advice.
         ConfigError: A secret of the ``spark`` table is not where its reference says.
     """
     options, secrets = public_options(settings), {**s3.spark_secrets(settings), **settings.spark_secrets()}
-    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # else each query error is also printed, as JSON
-    running = _active_session()
+    if running is None:
+        running = active_session()
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # else each query error is also printed, as JSON
     if running is not None:
+        check_delta(running)
         session = _set_options(own_session(running), {**options, **secrets})
         await_workers(session)
         return session
@@ -142,13 +146,6 @@ def start_spark(settings: Settings, *, app: str) -> SparkSession:
         stop_spark(session)  # over Spark Connect, this process would not end
         raise
     return session
-
-
-def _active_session() -> SparkSession | None:
-    try:
-        return SparkSession.active()
-    except PySparkRuntimeError:
-        return None
 
 
 def public_options(settings: Settings) -> dict[str, str]:
@@ -374,7 +371,7 @@ def _kill_started_jvm(interrupt: BaseException) -> None:
 def _startup_error(output: str, message: str) -> SparkUnavailable:
     """Convert the output of a JVM that gave up into advice for the user."""
     if re.search("unresolved dependency|download failed", output):
-        missing = re.findall(r"^\s*:: (\S+): not found$", output, re.MULTILINE) or [DELTA]
+        missing = re.findall(r"^\s*:: (\S+): not found$", output, re.MULTILINE) or [fitting_delta()]
         reasons = re.findall(r"\(java[\w.]+: (.+)\)$", output, re.MULTILINE) or ["not found"]
         return SparkUnavailable(
             f"cannot fetch the JARs of {', '.join(missing)}: {reasons[0]}. "

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from zipfile import ZIP_DEFLATED, ZipFile
 
-import structlog
 from pyspark.sql import SparkSession, is_remote
 
 from silverfold.conf.errors import ApplyError, SparkUnavailable
 from silverfold.connectors.registry import CONNECTORS, find_connector
+from silverfold.pipelines.logs import get_logger
 from silverfold.transforms.spark_errors import named_errors
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _await_task(task: Future[Any], within: float) -> None:
         try:
             return _check_result(task, _LOG_INTERVAL)
         except TimeoutError:
-            structlog.get_logger("spark").warning("no executor has come yet", seconds=(waited + 1) * _LOG_INTERVAL)
+            get_logger("spark").warning("no executor has come yet", seconds=(waited + 1) * _LOG_INTERVAL)
     return _check_result(task, within % _LOG_INTERVAL)
 
 

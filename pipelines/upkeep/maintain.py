@@ -5,6 +5,8 @@ conflicts with their commits is left for the next run, and files are removed onl
 
 Silver tables, histories and tombstones are maintained by Spark, which wrote them: it alone knows all their files, as
 they have deletion vectors. Bronze and the ledgers are written, and maintained, by delta-rs.
+
+The models here are printed by ``silverfold maintain --json``: their names and meanings must not change.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import NamedTuple, TypeAlias, get_args
+from typing import TypeAlias, get_args
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -28,6 +30,7 @@ from silverfold.connectors.base import Connector, Feed
 from silverfold.pipelines.landing.dropped import base_position
 from silverfold.pipelines.landing.writer import compact
 from silverfold.pipelines.places import Place, Places, places_of
+from silverfold.pipelines.report import Report
 from silverfold.pipelines.spark.session import close_session, own_session, raising_if_ended
 from silverfold.pipelines.storage import ledger
 from silverfold.pipelines.storage.companions import Part, companion, companion_place
@@ -61,7 +64,7 @@ _SETTINGS = {
 }
 
 
-class Done(NamedTuple):
+class Done(Report):
     """What was done to one table, or would be."""
 
     table: str
@@ -69,6 +72,21 @@ class Done(NamedTuple):
     result: str
     failed: bool = False
     """It did not work this time; nothing was lost."""
+
+
+class MaintenanceReport(Report):
+    """Everything ``silverfold maintain --json`` prints."""
+
+    at: datetime
+    """When it began."""
+    warehouse: str
+    feed: str
+    dry_run: bool
+    """Nothing was changed: ``steps`` says what would be."""
+    complete: bool
+    """No step has ``failed``."""
+    steps: tuple[Done, ...]
+    """What was done, in this order; several for one table."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +104,21 @@ class Maintenance:
     feed: Feed
     now: datetime
     dry_run: bool = False
+
+    def report(self, on_step: Callable[[Done], object] = lambda _done: None) -> MaintenanceReport:
+        """Do as `run`; return all that was done. ``on_step`` is called as each step ends."""
+        steps = []
+        for done in self.run():
+            on_step(done)
+            steps.append(done)
+        return MaintenanceReport(
+            at=self.now,
+            warehouse=self.settings.warehouse,
+            feed=self.feed.name,
+            dry_run=self.dry_run,
+            complete=not any(done.failed for done in steps),
+            steps=tuple(steps),
+        )
 
     def run(self) -> Iterator[Done]:
         """Maintain one table after the other; yield what was done. Runs Spark jobs; safe to repeat."""
@@ -129,9 +162,9 @@ class Maintenance:
         except SparkUnavailable:
             raise
         except SilverfoldError as error:
-            yield Done(place, f"left for the next run: {error}", failed=True)
+            yield Done(table=place, result=f"left for the next run: {error}", failed=True)
         else:
-            yield Done(place, result)
+            yield Done(table=place, result=result)
 
     def _first_young(self, name: str) -> int | None:
         known = base_position(self._places, self.feed.name, name)
@@ -150,9 +183,9 @@ class Maintenance:
             except (StoreUnavailable, ApplyError) as error:
                 if str(error) not in failures:
                     failures.add(str(error))
-                    yield Done(self._name(place), f"left for the next run: {error}", failed=True)
+                    yield Done(table=self._name(place), result=f"left for the next run: {error}", failed=True)
             else:
-                yield Done(self._name(place), result)
+                yield Done(table=self._name(place), result=result)
 
     def _name(self, place: Place) -> str:
         root = self._places.bronze("").url.removesuffix("bronze/")

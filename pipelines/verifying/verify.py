@@ -23,7 +23,6 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict
 
 from silverfold.conf.errors import PositionGap, ProtocolError, WireError
 from silverfold.conf.names import folded
@@ -36,6 +35,7 @@ from silverfold.pipelines.landing.dropped import dropped_of
 from silverfold.pipelines.landing.losses import losses_of
 from silverfold.pipelines.landing.ranges import Range, format_ranges, is_inside
 from silverfold.pipelines.places import Places, history_of
+from silverfold.pipelines.report import Report
 from silverfold.pipelines.storage.companions import companion, companion_of
 from silverfold.pipelines.storage.cuts import app_id, built_otherwise, last_cuts, newest_note, position_in
 from silverfold.pipelines.store import open_table
@@ -70,11 +70,7 @@ class Verdict(StrEnum):
     """It could not be determined; ``reason`` says why."""
 
 
-class _Report(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Difference(_Report):
+class Difference(Report):
     """One cell that differs, or a row that one side lacks. Values without a JSON form are text."""
 
     key: dict[str, Any]
@@ -84,7 +80,7 @@ class Difference(_Report):
     found: Any
 
 
-class DifferingRange(_Report):
+class DifferingRange(Report):
     """A range of keys in which something differs, both ends inclusive."""
 
     first_key: dict[str, Any]
@@ -95,7 +91,7 @@ class DifferingRange(_Report):
     """Columns whose hashes over the range differ."""
 
 
-class TableVerification(_Report):
+class TableVerification(Report):
     """One silver table."""
 
     table: str
@@ -124,7 +120,7 @@ class TableVerification(_Report):
     """Number of ``found_rows`` from the side table. Which rows belong there is not verified: Spark evaluates rules."""
 
 
-class Verification(_Report):
+class Verification(Report):
     """Everything ``silverfold verify --json`` prints."""
 
     at: datetime
@@ -135,6 +131,8 @@ class Verification(_Report):
     equal: bool
     """No table is ``different``, ``unknown``, held, stopped, or ``not_built`` though frames of it have landed."""
     tables: tuple[TableVerification, ...]
+    retryable: bool = False
+    """Something in the store cannot be read now, and no table is ``different``: verify again later."""
 
 
 def verify_table(places: Places, connector: Connector, feed: Feed, table: str) -> TableVerification:

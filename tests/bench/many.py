@@ -23,9 +23,9 @@ from silverfold.conf.model import Settings
 from silverfold.connectors.base import Feed, Kind
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
-from silverfold.jobs.build import run
 from silverfold.jobs.common.logs import start_logs
 from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.applying.run import run
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.spark.session import start_spark
 from tests.bench.silver import COLUMNS, report, send_columns, settings_at, timed

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
-import typer
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
@@ -22,14 +24,16 @@ from silverfold.conf.load import load_settings
 from silverfold.conf.model import Build
 from silverfold.connectors.base import Kind
 from silverfold.jobs import cli
-from silverfold.jobs.build import run
 from silverfold.jobs.common.context import Invocation
 from silverfold.pipelines.applying.build import Step
+from silverfold.pipelines.applying.run import BuildReport, BuiltFeed, BuiltTable, TableFault, run
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.storage.cuts import record
 from silverfold.pipelines.storage.remove_tree import remove_tree
 from tests.pipelines.storage.test_cuts import CUT
 from tests.support.deephaven.landed_history import LandedHistory
+
+NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
 FEED = """
 connector = "deephaven"
@@ -61,6 +65,19 @@ def test_a_table_that_holds_is_told_by_the_exit_code(
 
     expected = "silverfold: quotes holds: quotes: the source has a column _position, which is a name of ours\n"
     assert (ended.value.code, capsys.readouterr().out) == (1, expected)
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--conf", str(conf), "build", "market", "--json"])
+
+    built = json.loads(capsys.readouterr().out)
+    (quotes,) = built["feeds"][0]["tables"]
+    assert (ended.value.code, built["complete"], quotes["position"]) == (1, False, None)
+    assert quotes["fault"] == {
+        "error_class": "SCHEMA_DRIFT",
+        "reason": "quotes: the source has a column _position, which is a name of ours",
+        "retryable": False,
+        "position": None,
+    }
 
 
 def test_a_build_with_nothing_to_do_starts_no_spark(
@@ -133,9 +150,11 @@ def test_a_build_says_that_nothing_has_landed(
     with pytest.raises(SystemExit) as ended:
         cli.main(["--conf", str(conf), "build", "market"])
 
-    place = f"{conf}/lake/bronze/market"
-    expected = f"silverfold: nothing has landed for feed market in {place}: start `silverfold receive` (again)\n"
-    assert (ended.value.code, capsys.readouterr().out) == (0, expected)
+    output = capsys.readouterr()
+    assert (ended.value.code, output.out) == (0, "")
+    entry = json.loads(output.err)
+    assert entry["event"] == f"nothing has landed for feed market in {conf}/lake/bronze/market"
+    assert (entry["level"], entry["advice"]) == ("warning", "start `silverfold receive` (again)")
 
 
 def test_a_build_says_that_bronze_ends_before_its_tables(
@@ -151,9 +170,8 @@ def test_a_build_says_that_bronze_ends_before_its_tables(
     with pytest.raises(SystemExit) as ended:
         cli.main(["--conf", str(conf), "build", "market"])
 
-    output = capsys.readouterr().out
     assert ended.value.code == 1
-    assert "market ends before the position that its tables have reached: start `silverfold receive` (again)" in output
+    assert '"bronze of feed market ends before the position that its tables have reached"' in capsys.readouterr().err
 
 
 def land(conf: Path, feed: str, *columns: str) -> None:
@@ -258,20 +276,64 @@ def test_a_table_that_is_tried_by_halves_goes_on_only_when_something_is_applied(
     assert [entry["event"] for entry in logged if entry["log_level"] != "debug"] == ["table holds"]
 
 
-def test_a_build_that_is_stopped_before_its_end_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    stop = threading.Event()
-    steps = [Step("quotes", None, moved=True), Step("quotes", None)]
+class Stopped(ScriptedBuild):
+    """A build that is stopped within its first step."""
 
-    class Stopped(ScriptedBuild):
-        def step(self, _: str) -> Step:
-            stop.set()
-            return self.steps.pop(0)
+    stop: threading.Event
 
-    with pytest.raises(typer.Exit) as ended:
-        run([Stopped(steps)], stop)  # type: ignore[list-item]  # scripted
+    def step(self, _: str) -> Step:
+        self.stop.set()
+        return self.steps.pop(0)
 
-    assert (ended.value.exit_code, len(steps)) == (130, 1)
-    assert capsys.readouterr().err == "silverfold: interrupted: what had landed may not all be built\n"
+
+def test_a_build_that_is_stopped_before_its_end_says_so(
+    conf: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: object, stop: threading.Event, **__: object) -> BuildReport:
+        stop.set()
+        return BuildReport(at=NOW, warehouse="w", complete=False, interrupted=True, feeds=())
+
+    monkeypatch.setattr("silverfold.pipelines.applying.run.build_feeds", stopped)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--conf", str(conf), "build", "market", "--json"])
+
+    output = capsys.readouterr()
+    assert (ended.value.code, json.loads(output.out)["interrupted"]) == (130, True)
+    assert output.err == "silverfold: interrupted: what had landed may not all be built\n"
+
+
+def test_a_stopped_run_begins_no_further_step() -> None:
+    build = Stopped([Step("quotes", None, moved=True), Step("quotes", None)])
+    build.stop = threading.Event()
+
+    assert run([build], build.stop) == {}  # type: ignore[list-item]  # scripted
+
+    assert len(build.steps) == 1
+
+
+def test_cuts_are_counted_by_table() -> None:
+    cut = replace(CUT, updates=2, inserted=3, updated=1, deleted=1)
+    steps = [Step("quotes", None, applied=cut, moved=True), Step("quotes", None, applied=cut), Step("quotes", None)]
+    counts: dict[tuple[str, str], Counter[str]] = {}
+
+    run([ScriptedBuild(steps)], counts=counts)  # type: ignore[list-item]  # scripted
+
+    assert counts == {
+        ("market", "quotes"): Counter({"cuts": 2, "updates": 4, "inserted": 6, "updated": 2, "deleted": 2})
+    }
+
+
+def test_the_keys_for_scripts_stay():
+    fault = TableFault(error_class="STORE_UNAVAILABLE", reason="no", retryable=True, position=None)
+    table = BuiltTable(table="t", position=3, cuts=1, updates=1, inserted=1, updated=0, deleted=0, fault=fault)
+    feed = BuiltFeed(feed="market", landed_position=3, tables=(table,))
+    built = BuildReport(at=NOW, warehouse="w", complete=False, interrupted=False, feeds=(feed,)).model_dump()
+
+    assert list(built) == ["at", "warehouse", "complete", "interrupted", "feeds"]
+    assert list(built["feeds"][0]) == ["feed", "landed_position", "tables"]
+    counted = ["cuts", "updates", "inserted", "updated", "deleted"]
+    assert list(built["feeds"][0]["tables"][0]) == ["table", "position", *counted, "fault"]
+    assert list(built["feeds"][0]["tables"][0]["fault"]) == ["error_class", "reason", "retryable", "position"]
 
 
 @pytest.mark.parametrize(

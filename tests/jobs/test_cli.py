@@ -123,7 +123,7 @@ def test_a_bug_is_not_taken_for_an_answer(monkeypatch, capsys):
     def broken(*_: object) -> None:
         raise ZeroDivisionError("here")
 
-    monkeypatch.setattr("silverfold.jobs.common.context.Invocation.feeds", broken)
+    monkeypatch.setattr("silverfold.connectors.feeds.open_feeds", broken)
     assert exits(["config", "check"]) == 70
     assert "ZeroDivisionError: here" in capsys.readouterr().err
 
@@ -132,10 +132,18 @@ def test_a_spark_that_has_ended_is_no_bug(monkeypatch, capsys):
     def broken(*_: object) -> None:
         raise ConnectionRefusedError
 
-    monkeypatch.setattr("silverfold.jobs.common.context.Invocation.feeds", broken)
+    monkeypatch.setattr("silverfold.connectors.feeds.open_feeds", broken)
     monkeypatch.setattr("silverfold.pipelines.spark.session.has_ended", lambda: True)
     assert exits(["config", "check"]) == 3
     message = "silverfold: Spark has ended before its work was done. Start again: what was not committed is done anew\n"
+    assert capsys.readouterr().err == message
+
+
+def test_a_machine_without_spark_is_told_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    monkeypatch.delitem(sys.modules, "silverfold.pipelines.spark.session", raising=False)
+    assert exits(["prepare"]) == 3
+    message = "silverfold: Spark is not installed here: install silverfold[spark], or run this where a Spark is\n"
     assert capsys.readouterr().err == message
 
 
@@ -161,7 +169,7 @@ def test_an_interrupt_ends_without_a_traceback(monkeypatch, capsys):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("silverfold.jobs.common.context.Invocation.feeds", interrupted)
+    monkeypatch.setattr("silverfold.connectors.feeds.open_feeds", interrupted)
     assert exits(["config", "check"]) == 130
     assert capsys.readouterr() == ("", "")
 

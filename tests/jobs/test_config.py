@@ -343,7 +343,8 @@ def test_a_schema_that_misreads_what_landed_is_no_right_answer(capsys, tmp_path)
     code, out, err = run(capsys, tmp_path, "build", "stream")
     assert "schema changed since it landed, and misreads what landed: version 1 " in out + err
     assert code == 0
-    assert "misreads what landed: version 1 → 1: what is expected" in run(capsys, tmp_path, "verify", "stream")[2]
+    warned = run(capsys, tmp_path, "verify", "stream")[2]
+    assert '"what is expected of frames that landed before is read by the schema of today"' in warned
     code, out, err = run(capsys, tmp_path, "rebuild", "stream", "Order")
     assert out.startswith("silverfold: Order was not rebuilt, it stands as it was: schema changed since it landed, ")
     assert code == 1

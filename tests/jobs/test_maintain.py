@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,13 @@ def test_it_tells_what_it_does_to_each_table(spark: SparkSession, conf: Path, ca
         "bronze/market: 0 files joined\n"
         "bronze/market: 0 files removed\n"
     )
+
+    assert exits(conf, "--dry-run", "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found) == ["at", "warehouse", "feed", "dry_run", "complete", "steps"]
+    assert (found["dry_run"], found["complete"]) == (True, True)
+    reason = "nothing to drop: quotes is not built: it needs every frame"
+    assert found["steps"][0] == {"table": "bronze/market", "result": reason, "failed": False}
 
 
 def test_what_cannot_be_done_this_time_is_told_by_the_exit_code(

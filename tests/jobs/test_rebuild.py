@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -24,9 +25,9 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def exits(conf: Path, table: str) -> int | str | None:
+def exits(conf: Path, *arguments: str) -> int | str | None:
     with pytest.raises(SystemExit) as left:
-        cli.main(["--conf", str(conf), "rebuild", "market", table])
+        cli.main(["--conf", str(conf), "rebuild", "market", *arguments])
     return left.value.code
 
 
@@ -40,9 +41,24 @@ def test_a_table_is_rebuilt_where_there_is_something_to_build_from(
     history.land(Places(str(conf / "lake")).bronze("market"), "market")
     something = exits(conf, "quotes"), capsys.readouterr().out
 
+    again = exits(conf, "quotes", "--json"), json.loads(capsys.readouterr().out)
+
     message = "silverfold: quotes was not rebuilt, it stands as it was: quotes: nothing to build it from has landed\n"
     assert nothing == (1, message)
     assert something == (0, "quotes: rebuilt from 1 update; position 5, version 0\n")
+    assert again[0] == 0
+    begins = ["at", "warehouse", "feed", "table", "rebuilt", "error_class", "reason", "position", "delta_version"]
+    assert list(again[1]) == [*begins, "updates", "history_begins_at", "base_position", "damaged_logs"]
+    assert (again[1]["rebuilt"], again[1]["position"], again[1]["delta_version"]) == (True, 5, 1)
+
+
+def test_a_table_that_cannot_be_rebuilt_has_its_reason_in_the_object(
+    spark: SparkSession, conf: Path, capsys: pytest.CaptureFixture[str]
+):
+    code, found = exits(conf, "quotes", "--json"), json.loads(capsys.readouterr().out)
+
+    assert (code, found["rebuilt"], found["position"]) == (1, False, None)
+    assert (found["error_class"], found["reason"]) == ("APPLY_ERROR", "quotes: nothing to build it from has landed")
 
 
 def test_a_table_nobody_configured_is_wrong_use(conf: Path, capsys: pytest.CaptureFixture[str]):

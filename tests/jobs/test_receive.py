@@ -15,6 +15,7 @@ import pytest
 
 import silverfold.jobs.receive
 from silverfold.connectors.deephaven.server.server import TableServer
+from silverfold.connectors.feeds import open_feeds
 from silverfold.jobs.cli import main
 from silverfold.jobs.common.context import Invocation
 from silverfold.jobs.demo.tables import TABLES
@@ -100,7 +101,7 @@ def ended(process):
 def receiving(conf):
     """Receive the feed beside the block, in a thread of this process; stop in order at its end."""
     run = Invocation(conf_dir=conf)
-    ((connector, feed),) = run.feeds(run.settings(), ["market"])
+    ((connector, feed),) = open_feeds(run.settings(), ["market"])
     thread = ReceiverThread(feed, connector, Places(str(conf / "lake")), Random(2))
     try:
         yield
@@ -222,7 +223,7 @@ def test_of_several_feeds_one_that_ends_by_a_bug_leaves_the_others(conf, monkeyp
     monkeypatch.setattr(silverfold.jobs.receive, "receive_feed", receive_feed)
     (conf / "feeds/bazaar.toml").write_text((conf / "feeds/market.toml").read_text())
     run = Invocation(conf_dir=conf)
-    feeds = run.feeds(run.settings())
+    feeds = open_feeds(run.settings())
     with pytest.raises(ValueError, match="a bug"):
         asyncio.run(silverfold.jobs.receive.until_stopped(feeds, run.settings(), 0.5))
     assert stopped == ["bazaar"]

@@ -13,8 +13,9 @@ from pyspark.sql import SparkSession
 
 from silverfold.conf.errors import QueryFailed
 from silverfold.jobs import cli
-from silverfold.jobs.sql import Answer, Format, ask, query_error, queryable_names, write
+from silverfold.jobs.sql import Answer, Format, ask, query_error, write
 from silverfold.pipelines.places import Places
+from silverfold.pipelines.reading.tables import queryable_names
 from silverfold.pipelines.reading.views import Views
 from silverfold.pipelines.spark.session import own_session
 

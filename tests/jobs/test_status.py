@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from silverfold.conf.errors import StoreUnavailable
 from silverfold.jobs import cli
-from silverfold.jobs.status import LatestKnown, Reading, duration, live_picture, picture, show
+from silverfold.jobs.status import LatestKnown, duration, live_picture, picture, show
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.reading.status import (
     Fault,
@@ -112,7 +111,7 @@ def test_the_keys_for_scripts_stay():
     (feed,) = STATUS.model_dump(mode="json")["feeds"]
     (quotes, _trades) = feed["tables"]
 
-    assert list(STATUS.model_dump()) == ["at", "warehouse", "feeds"]
+    assert list(STATUS.model_dump()) == ["at", "warehouse", "feeds", "unreadable"]
     assert list(feed) == [
         "feed",
         "connector",
@@ -288,9 +287,9 @@ def test_the_command_never_loads_spark(conf: Path):
     assert ran.returncode == 0
 
 
-def view(reading: Reading | None, *, width: int = 200, age: float = 2.0) -> str:
+def view(status: Status | None, *, width: int = 200, age: float = 2.0) -> str:
     out = io.StringIO()
-    Console(file=out, width=width).print(live_picture(reading, age))
+    Console(file=out, width=width).print(live_picture(status, age))
     return out.getvalue()
 
 
@@ -300,7 +299,7 @@ def test_the_view_shows_what_needs_attention_first():
     synced = trades.model_copy(update={"table": "calm", "state": TableState.SYNCED})
     ordered = STATUS.model_copy(update={"feeds": (feed.model_copy(update={"tables": (synced, trades, quotes)}),)})
 
-    shown = view(Reading(ordered, ()))
+    shown = view(ordered)
 
     places = [shown.index(text) for text in ("read 2.0 s ago; q ends it", "market (", "UNDECODABLE_FRAME", "epoch ")]
     rows = [shown.index(f"\u2502 {name} ") for name in ("quotes", "trades", "calm")]
@@ -312,12 +311,12 @@ def test_before_the_first_reading_the_view_says_so():
 
 
 def test_a_view_without_feeds_says_so():
-    assert "no feeds are configured for warehouse /data" in view(Reading(STATUS.model_copy(update={"feeds": ()}), ()))
+    assert "no feeds are configured for warehouse /data" in view(STATUS.model_copy(update={"feeds": ()}))
 
 
 @pytest.mark.parametrize("width", [20, 40, 99])
 def test_on_a_narrow_terminal_tables_show_less_and_nothing_is_cut_off(width: int):
-    shown = view(Reading(STATUS, ()), width=width)
+    shown = view(STATUS, width=width)
     assert max(map(len, shown.splitlines())) <= width
     assert "applied" not in shown
     assert ("last cut" in shown) == (width >= 60)
@@ -326,29 +325,29 @@ def test_on_a_narrow_terminal_tables_show_less_and_nothing_is_cut_off(width: int
 
 
 def test_a_wide_terminal_shows_all_and_without_a_view_any_does():
-    assert "applied" in view(Reading(STATUS, ()), width=100)
+    assert "applied" in view(STATUS, width=100)
     out = io.StringIO()
     Console(file=out, width=80).print(picture(STATUS.feeds[0], NOON))
     assert "119" in out.getvalue()
-    assert "119" not in view(Reading(STATUS, ()), width=80)
+    assert "119" not in view(STATUS, width=80)
 
 
 def test_what_cannot_be_read_for_a_while_is_shown_as_it_was():
-    known, fault = LatestKnown(), StoreUnavailable("s3://lake: no answer")
+    known, fault = LatestKnown(), {"unreadable": ("s3://lake: no answer",)}
     (feed,) = STATUS.feeds
     quotes, trades = feed.tables
     nothing = STATUS.model_copy(update={"feeds": ()})
-    known.after(Reading(STATUS, ()))
+    known.after(STATUS)
 
-    unread = known.after(Reading(nothing, (fault,)))
+    unread = known.after(nothing.model_copy(update=fault))
     newer = trades.model_copy(update={"rows": 7})
     part = STATUS.model_copy(update={"feeds": (feed.model_copy(update={"landed_position": 121, "tables": (newer,)}),)})
-    half = known.after(Reading(part, (fault,)))
+    half = known.after(part.model_copy(update=fault))
 
-    assert unread.status.feeds == (feed,)
+    assert unread.feeds == (feed,)
     assert "cannot be read: s3://lake: no answer: below is what was read before; it is tried again" in view(unread)
-    assert [(each.landed_position, each.tables) for each in half.status.feeds] == [(121, (quotes, newer))]
-    assert known.after(Reading(nothing, ())).status.feeds == ()
+    assert [(each.landed_position, each.tables) for each in half.feeds] == [(121, (quotes, newer))]
+    assert known.after(nothing).feeds == ()
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from silverfold.conf.errors import SilverfoldError
-from silverfold.jobs.build import run
 from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.applying.run import run
 
 
 def run_once(feed_build: FeedBuild) -> dict[str, SilverfoldError]:

@@ -21,9 +21,9 @@ from silverfold.conf.model import Settings
 from silverfold.connectors.base import Feed
 from silverfold.connectors.sqlitecloud.client.client import Client, connect
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
-from silverfold.jobs.build import run
 from silverfold.jobs.receive import until_stopped
 from silverfold.pipelines.applying.build import FeedBuild
+from silverfold.pipelines.applying.run import run
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.spark.session import start_spark
 from tests.bench.silver import settings_at, timed

@@ -11,8 +11,9 @@ from zipfile import ZipFile
 import pytest
 from pyspark.sql import SparkSession
 
+from silverfold.conf.errors import SparkUnavailable
 from silverfold.pipelines.spark.class_archive import archive_path, making_archive, using_archive
-from silverfold.pipelines.spark.jars import CLASS_PATH, FETCHED, jar_options
+from silverfold.pipelines.spark.jars import CLASS_PATH, FETCHED, fitting_delta, jar_options
 
 JVM = "spark.driver.extraJavaOptions"
 
@@ -62,6 +63,13 @@ def test_jars_that_were_fetched_are_on_the_class_path(fetched: Path) -> None:
 def test_jars_of_which_one_is_cut_short_are_fetched_again(fetched: Path, cut: str) -> None:
     (fetched / "jars" / cut).write_bytes(b"PK")
     assert CLASS_PATH not in jar_options({"spark.master": "local[2]", "spark.jars.ivy": str(fetched)})
+
+
+def test_each_spark_has_the_delta_that_was_compiled_for_it() -> None:
+    assert fitting_delta("4.0.1") == "io.delta:delta-spark_2.13:4.0.0"
+    assert fitting_delta("4.2.0") == "io.delta:delta-spark_4.2_2.13:4.4.0"
+    with pytest.raises(SparkUnavailable, match=r"no Delta is known to fit Spark 3.5.6: use Spark 4.0, 4.1, 4.2, or"):
+        fitting_delta("3.5.6")
 
 
 def test_executors_elsewhere_get_the_jars_from_the_driver(fetched: Path) -> None:

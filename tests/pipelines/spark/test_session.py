@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from silverfold.conf.errors import SparkUnavailable
 from silverfold.conf.model import Settings
-from silverfold.pipelines.spark.jars import DELTA
+from silverfold.pipelines.spark.jars import fitting_delta
 from silverfold.pipelines.spark.java import JvmOutput, check_java
 from silverfold.pipelines.spark.session import (
     _await_server,
@@ -199,7 +199,7 @@ def test_what_spark_submit_was_told_goes_before_the_settings(tmp_path):
         "conf = start_spark(load_settings(None, 'local', {}), app='x').sparkContext.getConf()\n"
         "print(*map(conf.get, ['spark.master', 'spark.sql.shuffle.partitions', 'spark.sql.extensions']))\n"
     )
-    arguments = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=7", "--packages", DELTA]
+    arguments = ["--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=7", "--packages", fitting_delta()]
     done = subprocess.run(
         [Path(sys.executable).with_name("spark-submit"), *arguments, str(job)],
         env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},

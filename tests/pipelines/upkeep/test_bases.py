@@ -156,7 +156,7 @@ def test_webhooks_go_on_are_verified_and_rebuilt_from_their_base(spark: SparkSes
     done = days.maintain()
 
     assert [each for each in done if each.failed] == []
-    assert done[0] == Done("_silverfold/shop/bases/albums", f"stands at position {first}")
+    assert done[0] == Done(table="_silverfold/shop/bases/albums", result=f"stands at position {first}")
     assert done[1].result == f"dropped frames 0 to {first}: frames are kept since 2023-11-14 23:00 UTC"
     assert (young, days.floor, second) == (0, first + 1, first + 3)
     built = days.verify("albums")
