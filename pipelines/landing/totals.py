@@ -50,12 +50,12 @@ class LandingTotals:
         """Count frames that were received together, and added to a batch."""
         self.held_bytes += added.size
         self.is_connected = self.is_open
-        marks: Sequence[Frame] = ()
+        has_marks = False
         for run in added.runs:
-            if run.kind is _MARK:
-                marks = [frame for frame in frames if frame.kind is _MARK]
+            has_marks |= run.kind is _MARK
             if (run.boundary is _BEGIN or run.boundary is _END) and run.stream in self.snapshots:
                 self.snapshots[run.stream] = run.boundary is _BEGIN and run.kind is not _DATA
+        marks = [frame for frame in frames if frame.kind is _MARK] if has_marks else []
         if len(marks) < len(frames):
             self.frames += len(frames) - len(marks)
             self.bytes += added.size - FRAME_BYTES * len(frames) - sum(len(mark.body) for mark in marks)

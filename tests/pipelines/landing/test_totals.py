@@ -48,6 +48,24 @@ def test_frames_and_bytes_are_those_of_the_source_while_marks_only_take_memory(p
     assert totals.commit_seconds > 0
 
 
+def test_marks_between_frames_cost_no_further_looks_at_all_frames(place):
+    class Counted(list):
+        looks = 0
+
+        def __iter__(self):
+            self.looks += 1
+            return super().__iter__()
+
+    few, many = (Counted([mark("unknown template"), *update()] * times) for times in (1, 50))
+
+    async def script(sink):
+        sink.take(few)
+        sink.take(many)
+
+    assert run_at(place, script).frames == 51
+    assert few.looks == many.looks
+
+
 def test_a_failed_commit_is_counted_and_its_frames_are_held(place, monkeypatch):
     append, failures = BronzeWriter.append, iter([True, True])
 
