@@ -258,10 +258,10 @@ def decode_cut(job: CutJob, cache: ExitStack) -> DecodedCut | None:
     _check_own(silver, opened, before)
     known = opened.note if before >= 0 else None
     settings = silver.row_settings(key.names)
-    if known is not None:
-        check_built(silver, cut, known, settings, opened)
-    current = None if opened.table is None else silver.read(silver.place, opened.table)
     wanted = _COLUMNS[silver.table_kind](silver, key, source)
+    if known is not None:
+        check_built(silver, cut, known, settings, opened, columns=wanted.names)
+    current = None if opened.table is None else silver.read(silver.place, opened.table)
     change = None if current is None else drift(current.schema, wanted, table=silver.name, remedy=_remedy(silver))
     if change is not None and change.added and before >= 0 and _lacks_values(silver, cut):
         raise SnapshotNeeded(column=change.added[0].name, table=silver.name)

@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from silverfold.conf.errors import ApplyError, RebuildNeeded, SilverfoldError, of_decoder
 from silverfold.conf.files import FULL
 from silverfold.conf.model import Table
+from silverfold.conf.names import folded
 from silverfold.connectors.base import Connector, Cut, Decoder, Feed, TableKind
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.spark.session import close_session, own_session
@@ -198,12 +199,19 @@ def check_built(
     known: CommitNote,
     settings: RowSettings,
     opened: OpenedTables,
+    *,
+    columns: Sequence[str],
 ) -> None:
-    """Raise RebuildNeeded if today's settings give the rows another meaning, or a companion table does not match."""
+    """Raise RebuildNeeded if today's settings give the rows another meaning, or a companion table does not match.
+
+    Args:
+        columns: Those that the rows have now. A snapshot brings other keys only where the earlier ones are columns yet.
+    """
     feed, table = silver.feed.name, silver.name
     then = settings if known.settings is None else known.settings
     other = differing(then, settings)
-    anew = cut.replaces and not silver.conf.keeps_history
+    has_keys = {*map(folded, then.get("keys", ()))} <= {*map(folded, columns)}
+    anew = cut.replaces and not silver.conf.keeps_history and has_keys
     if other and not anew:
         reason = describe_difference(other[0], then, settings, what="the table")
         raise RebuildNeeded(reason, feed=feed, table=table, undo="put that back")

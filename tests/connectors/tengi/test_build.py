@@ -162,3 +162,8 @@ def test_a_table_without_keys_is_appended_to_and_is_the_sources(spark: SparkSess
         asyncio.run(receive(shop))
         check(shop)
         assert [row[:2] for row in silver()] == [(3, at) for at in range(6)]
+
+    columns, row = {"what": "string", "at": "int"}, entry(row={"what": "keyed", "at": Int(1)})
+    land(places, landed(schema(columns, ["at"], version=2), snapshot(9, [row], version=2)))
+    held = build_once(spark, warehouse, CONNECTOR, shop)
+    assert "keys is at, the table was built with _sequence, _ordinal" in str(held["orders"])
