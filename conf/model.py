@@ -36,8 +36,8 @@ _FUSE: Final = ("/Volumes/", "/dbfs/", "dbfs:")
 """Path prefixes under which Databricks mounts stores."""
 _UNUSABLE_IN_URLS: Final = "#?"
 """Behind these, delta-rs reads a query or a fragment, and finds no history of the table."""
-_UNUSABLE_IN_FOLDERS: Final = "[]^|\\%"
-"""delta-rs refuses them in a path, or takes % for an escape where Spark does not."""
+_UNUSABLE_IN_FOLDERS: Final = "[]^|\\%{}*"
+"""delta-rs refuses them in a path, or takes % for an escape where Spark does not; Spark takes {}* for a pattern."""
 _LONGEST_PART: Final = 255
 """Bytes of a name in a folder, as most file systems have it."""
 

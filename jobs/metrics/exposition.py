@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from typing import Any, Final
@@ -21,6 +21,9 @@ _MOST_REQUESTS: Final = 16
 
 _PATIENCE: Final = 10.0
 """Seconds that a connection may be silent."""
+
+_LONGEST: Final = 60.0
+"""Seconds that a request may take, however slowly its peer sends or reads."""
 
 
 class _Handler(WSGIRequestHandler):
@@ -51,14 +54,23 @@ class _Server(ThreadingMixIn, WSGIServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer a request."""
+        """Answer a request, or end its connection when it takes too long."""
+        end = threading.Timer(_LONGEST, _shut_down, (request,))
+        end.daemon = True
+        end.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
+            end.cancel()
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a peer that has gone."""
+
+
+def _shut_down(connection: socket.socket) -> None:
+    with suppress(OSError):  # it is closed already
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Server6(_Server):

@@ -22,7 +22,6 @@ from great_expectations.core import ExpectationSuite
 from great_expectations.core.batch_definition import BatchDefinition
 from great_expectations.data_context.data_context.file_data_context import FileDataContext
 from great_expectations.data_context.types.base import ProgressBarsConfig
-from great_expectations.exceptions.exceptions import GreatExpectationsError
 from great_expectations.expectations.core.expect_column_values_to_be_in_set import ExpectColumnValuesToBeInSet
 from great_expectations.expectations.metadata_types import FailureSeverity
 from pyspark.sql import DataFrame, SparkSession
@@ -106,8 +105,8 @@ class QualityProject:
         logging.getLogger("great_expectations").setLevel(logging.CRITICAL)  # what it logs is in the results
         try:
             context = gx.get_context(mode="file", project_root_dir=folder)
-        except (GreatExpectationsError, OSError, ValueError) as error:
-            wanted = f"a folder that can hold a project of Great Expectations: {in_one_line(str(error))}"
+        except Exception as error:  # whatever the library raises for files that it cannot read
+            wanted = f"a folder that can hold a project of Great Expectations, its files whole: {_named(error)}"
             raise ConfigError(file="command line", key="--project", found=str(folder), allowed=wanted) from error
         context.variables.progress_bars = ProgressBarsConfig(globally=False)
         return cls(context)
@@ -153,6 +152,13 @@ class QualityProject:
                     found = f"{error.filename}: {error.strerror}"
                     wanted = "a folder that can be written"
                     raise ConfigError(file="command line", key="--project", found=found, allowed=wanted) from error
+                except SilverfoldError:
+                    raise
+                except Exception as error:  # whatever the library raises for files that it cannot read
+                    why = (
+                        f"{_named(error)}: if files called {suite} in `gx` are damaged, remove them: they are made anew"
+                    )
+                    yield SuiteResult(suite=suite, table=name, verdict=Verdict.UNKNOWN, reason=why)
             for each in own:
                 yield self._judged_by_own(each, name, judged)
 
@@ -190,8 +196,7 @@ class QualityProject:
                 return SuiteResult(suite=suite, table=table, verdict=Verdict.UNKNOWN, reason=why)
             return self._result(suite, table, judged.version, judged.table)
         except Exception as error:  # of a suite that anybody may have written
-            why = in_one_line(f"{type(error).__name__}: {error}")
-            return SuiteResult(suite=suite, table=table, verdict=Verdict.UNKNOWN, reason=why)
+            return SuiteResult(suite=suite, table=table, verdict=Verdict.UNKNOWN, reason=_named(error))
 
     def _expectations_in(self, suite: str) -> Sequence[object]:
         """Return the expectations of a suite as they are written."""
@@ -272,6 +277,10 @@ def _error_in(info: Mapping[str, Any]) -> str | None:
         [info] if "raised_exception" in info else [each for each in info.values() if isinstance(each, Mapping)]
     )
     return next((str(each["exception_message"]) for each in each_metric if each.get("raised_exception")), None)
+
+
+def _named(error: Exception) -> str:
+    return in_one_line(f"{type(error).__name__}: {error}")
 
 
 def _unknown(suite: str, table: str, error: SilverfoldError) -> SuiteResult:

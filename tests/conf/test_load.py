@@ -252,6 +252,7 @@ def test_of_sparks_options_some_may_be_secrets(tmp_path):
         ),
         ('warehouse = "/w#1"\n', "warehouse: found '/w#1', allowed: a folder without # in its path '/w#1', which"),
         ('warehouse = "/w[?\\t"\n', r"warehouse: found '/w[?\t', allowed: a folder without ? [ \t in its path"),
+        ('warehouse = "/w{h}*"\n', "warehouse: found '/w{h}*', allowed: a folder without * { } in its path"),
         (
             f'warehouse = "/w/{"x" * 256}"\n',
             f"warehouse: found '/w/{'x' * 256}', allowed: a folder none of whose names has more than",

@@ -31,6 +31,17 @@ def test_silent_connections_are_closed_and_more_than_a_few_at_once_as_well(monke
             assert answer.status == 200
 
 
+def test_a_request_that_is_sent_byte_by_byte_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exposition, "_LONGEST", 0.2)
+
+    with exposition.served(Nothing(), "127.0.0.1", 0) as url:
+        with socket.create_connection(("127.0.0.1", int(url.split(":")[2].split("/")[0])), 5) as slow:
+            slow.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+            assert slow.recv(1) == b""
+        with urlopen(url) as answer:
+            assert answer.status == 200
+
+
 def test_a_file_that_node_exporter_would_not_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"ends in \.prom"):
         exposition.write(Nothing(), tmp_path / "metrics.txt")

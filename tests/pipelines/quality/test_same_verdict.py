@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
+from silverfold.conf.errors import ConfigError
 from silverfold.conf.model import Expectation
 from silverfold.jobs import cli
 from silverfold.pipelines.quality.check import TableCheck, Verdict, check_tables
@@ -86,6 +87,18 @@ def test_rows_kept_aside_are_judged_and_a_suite_of_ones_own_is_run_beside(
     assert (unique.expectation, unique.success) == ("expect_column_values_to_be_unique v", True)
     assert missing.error is not None
     assert "missing" in missing.error
+
+    for folder in ("expectations", "validation_definitions", "checkpoints"):
+        (ours,) = (tmp_path / "gx" / folder).rglob("*t.json")
+        whole = ours.read_text()
+        ours.write_text("")
+        of_rules, mine = by_suites(built, tmp_path)
+        assert (of_rules.verdict, mine.verdict) == (Verdict.UNKNOWN, Verdict.FAILED)
+        assert "files called market.t in `gx`" in str(of_rules.reason)
+        ours.write_text(whole)
+    (tmp_path / "gx/great_expectations.yml").write_text("{")
+    with pytest.raises(ConfigError, match="its files whole"):
+        by_suites(built, tmp_path)
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(1, 8))])
