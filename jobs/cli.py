@@ -29,7 +29,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
-import click
 import typer
 from typer.core import TyperGroup
 
@@ -139,7 +138,7 @@ def as_command(name: str, found: Any) -> Any:
 
 def without_flag_metavars(command: Any) -> Any:
     """Return a command without ``<bool>`` in the help of its flags and of its sub-commands: flags take no value."""
-    options = [*command.params, command.get_help_option(click.Context(command))]
+    options = [*command.params, command.get_help_option(typer.Context(command))]
     for option in options:
         if getattr(option, "is_flag", False):
             option.metavar = ""

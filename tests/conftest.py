@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,12 @@ _REMOTE = "SILVERFOLD_TESTS_REMOTE"
 
 
 _NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let Spark 4.0 leave its threads' sockets to the garbage collector, as it does; a later one closes them."""
+    if version("pyspark").startswith("4.0"):
+        config.addinivalue_line("filterwarnings", "ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest deselects by marker

@@ -8,10 +8,14 @@ import tarfile
 import tomllib
 import zipfile
 from functools import cache
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from silverfold.connectors.registry import CONNECTORS
 
@@ -94,6 +98,39 @@ def test_the_wheel_ships_every_file_of_the_packages_and_nothing_else(tmp_path):
 
 def shipped_by(wheel: Path) -> set[str]:
     return {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+
+
+def pins(extra: str) -> dict[str, Version]:
+    """Return the exact versions of an extra, by package."""
+    found = map(Requirement, PROJECT["project"]["optional-dependencies"][extra])
+    return {each.name: Version(str(each.specifier).removeprefix("==")) for each in found}
+
+
+def test_installing_it_replaces_no_package_of_a_cluster():
+    base = {each.name: each.specifier for each in map(Requirement, PROJECT["project"]["dependencies"])}
+    assert not {"pyspark", "delta-spark"} & set(base)
+    for name, version in [*pins("lowest").items(), *pins("spark").items()]:
+        assert name in {"pyspark", "delta-spark"} or version in base[name], name
+    for name, version in pins("lowest").items():
+        bounds = {str(each) for each in base.get(name, [])}
+        assert name in {"pyspark", "delta-spark"} or f">={version.major}.{version.minor}" in bounds, name
+
+
+COMES_WITH = {"py4j": "pyspark", "pydantic_core": "pydantic"}
+"""Packages that are imported and come with a declared one, which is made of them."""
+
+
+def test_every_package_that_is_imported_is_declared():
+    extras = PROJECT["project"]["optional-dependencies"]
+    given = [line for name in extras if name not in {"dev", "test", "interop", "lowest"} for line in extras[name]]
+    declared = {canonicalize_name(Requirement(line).name) for line in [*PROJECT["project"]["dependencies"], *given]}
+    owners = packages_distributions()
+    imported = {name.split(".")[0] for file in MODULES.values() for name in names_in(file).imported}
+    others = imported - sys.stdlib_module_names - {"silverfold"}
+    undeclared = {
+        name for name in others - set(COMES_WITH) if not declared & set(map(canonicalize_name, owners.get(name, [])))
+    }
+    assert undeclared == set()
 
 
 def test_ci_runs_the_readmes_test_command():

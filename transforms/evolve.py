@@ -32,7 +32,8 @@ _DIGITS = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 20}
 """Maximum decimal digits of each integer type, as Delta counts them; a long needs 20."""
 
 
-_NOT_STORED = (T.CalendarIntervalType, T.DayTimeIntervalType, T.YearMonthIntervalType, T.TimeType)
+_TIME = [T.TimeType] if hasattr(T, "TimeType") else []  # Spark 4.0 has none
+_NOT_STORED = (T.CalendarIntervalType, T.DayTimeIntervalType, T.YearMonthIntervalType, *_TIME)
 """Types that Delta refuses. Delta checks them only on creating a table, when the side table already exists."""
 
 

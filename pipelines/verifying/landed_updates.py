@@ -128,14 +128,15 @@ class _PositionCheck:
 
 
 def _through(batches: Iterable[pa.RecordBatch], last: int) -> Iterator[pa.RecordBatch]:
-    return (batch.filter(pc.field("frame_seq") <= last) for batch in batches)
+    return (batch.filter(pc.less_equal(batch["frame_seq"], last)) for batch in batches)
 
 
 def _events(batches: Iterable[pa.RecordBatch], stream: str) -> Iterator[tuple[int, int, str, str]]:
     """Yield position, epoch, kind and boundary of the frames that begin or end an update."""
-    is_boundary = pc.field("boundary").cast(pa.string()).isin([b.value for b in _UPDATE_BOUNDARIES])
+    boundaries = pa.array([boundary.value for boundary in _UPDATE_BOUNDARIES], pa.string())
     for batch in batches:
-        mine = batch.filter((pc.field("stream").cast(pa.string()) == stream) & is_boundary)
+        is_boundary = pc.is_in(batch["boundary"].cast(pa.string()), boundaries)
+        mine = batch.filter(pc.and_(pc.equal(batch["stream"].cast(pa.string()), stream), is_boundary))
         names = ("frame_seq", "epoch", "kind", "boundary")
         yield from zip(*(mine[name].to_pylist() for name in names), strict=True)
 

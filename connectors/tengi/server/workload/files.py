@@ -28,6 +28,9 @@ from silverfold.connectors.tengi.protocol.feed.columns import ColumnType
 from silverfold.connectors.tengi.server.feed.tables import SourceTable
 
 _MOST_DIGITS: Final = 38
+_FIRST_WITH_MAPS: Final = 21
+"""Version of pyarrow from which maps are surely read as dictionaries; 19 cannot."""
+_MAPS: Final = {"maps_as_pydicts": "strict"} if int(pa.__version__.split(".")[0]) >= _FIRST_WITH_MAPS else {}
 _SIMPLE: Final[Mapping[pa.DataType, tuple[str, pa.DataType]]] = {
     pa.int8(): ("tinyint", pa.int8()),
     pa.int16(): ("smallint", pa.int16()),
@@ -71,7 +74,7 @@ def load_table(
     for key in keys:
         _check_key(file, key, columns)
     try:
-        rows = read.cast(pa.schema(targets), safe=False).to_pylist(maps_as_pydicts="strict")
+        rows = read.cast(pa.schema(targets), safe=False).to_pylist(**_MAPS)
         texts = {name: str(kind) for name, kind in columns.items()}
         return SourceTable(name, texts, keys, rows, epoch=epoch, history=history, version=version)
     except (pa.ArrowException, ValueError, OverflowError, InvalidValue) as error:
@@ -117,6 +120,9 @@ def _nested_counterpart(arrow: pa.DataType) -> tuple[ColumnType, pa.DataType] | 
     if is_list and (element := counterpart_of(arrow.value_type)):
         return ColumnType("array", fields=(("", element[0]),)), pa.list_(element[1])
     if types.is_map(arrow) and arrow.key_type in (pa.string(), pa.large_string(), pa.string_view()):
+        if not _MAPS:
+            allowed = f"{_FIRST_WITH_MAPS} or newer, for a file with maps"
+            raise ConfigError(file="pyarrow", key="version", found=pa.__version__, allowed=allowed)
         value = counterpart_of(arrow.item_type)
         return value and (ColumnType("map", fields=(("", value[0]),)), pa.map_(pa.string(), value[1]))
     return None
