@@ -1,7 +1,7 @@
 """Connectors: one folder for each foreign change-feed protocol, all behind one contract.
 
-The contract is `connectors.base`. A connector is a `Connector[Options, Table]`: it states what is its own, and takes
-the neutral defaults for the rest. It has
+The contract is `connectors.base`, with `connectors.frames`. A connector is a `Connector[Options, Table]`: it states
+what is its own, and takes the neutral defaults for the rest. It has
 
 - ``Options`` and ``TableOptions``: the strict models of its own settings. Its feeds are a ``Feed`` of these two types
   (``options`` names it), so no room checks what its settings are;

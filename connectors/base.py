@@ -1,26 +1,26 @@
-"""Connector contract: the types exchanged between a source, bronze and the engine.
+"""Connector contract: what the engine asks of a connector.
 
-A `Receiver` turns one connection (an epoch) into `Frame`s and hands them to a `FrameSink`. A `Decoder` turns the landed
-frames of one `Cut` into change rows (`transforms.changes`). Silver is verified against a `ReferenceReader`, an
-independent reader of the same frames, and a `SourceSubscription` or `SourceReplay`, which query the source itself.
-`connectors.registry` finds a `Connector` by name.
+A `Receiver` turns one connection (an epoch) into `Frame`s and hands them to a `FrameSink` (`connectors.frames`). A
+`Decoder` turns the landed frames of one `Cut` into change rows (`transforms.changes`). Silver is verified against a
+`ReferenceReader`, an independent reader of the same frames, and a `SourceSubscription` or `SourceReplay`, which query
+the source itself. `connectors.registry` finds a `Connector` by name.
 """
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple
 
 from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from silverfold.conf.errors import SourceRefused
 from silverfold.conf.model import Commit, Reconnect, Table
+from silverfold.connectors.frames import ControlFrame, Receiver
 
 if TYPE_CHECKING:  # receivers must not import Spark
     from pyspark.sql.types import StructType
@@ -36,25 +36,6 @@ OptionsT = TypeVar("OptionsT", bound=BaseModel, default=Any)
 TableT = TypeVar("TableT", bound=Table, default=Any)
 
 
-class Kind(StrEnum):
-    """Purpose of a frame: bronze column ``kind``."""
-
-    CONTROL = "control"
-    SNAPSHOT = "snapshot"
-    DATA = "data"
-    MARK = "mark"
-
-
-class Boundary(StrEnum):
-    """A frame's place in its update: bronze column ``boundary``."""
-
-    BEGIN = "begin"
-    INSIDE = "inside"
-    END = "end"
-    WHOLE = "whole"
-    NONE = "none"
-
-
 class TableKind(StrEnum):
     """How a silver table represents its stream."""
 
@@ -65,73 +46,6 @@ class TableKind(StrEnum):
     APPEND = "rows"
     """Every received row, append-only. Such a stream has no snapshots and carries only rows. Its decoder yields inserts
     with an ``ordinal``. Position and ordinal form the ``key``, and `ReferenceReader.keys`."""
-
-
-class Frame(NamedTuple):
-    """One message as received, with what the receiver knows of it without decoding the body."""
-
-    body: bytes
-    kind: Kind
-    boundary: Boundary = Boundary.NONE
-    stream: str | None = None
-    source_position: str | None = None
-
-
-def mark(name: str, *, stream: str | None = None, **details: object) -> Frame:
-    """Return a frame written by the receiver itself: ``name`` is the event, ``details`` must be JSON values.
-
-    A mark with ``level="warning"`` is logged as a warning. Status shows it while it is the newest mark of its stream.
-    So it does ``progress`` of the feed: numbers by measure, by part of the source, in ``parts``.
-    """
-    body = json.dumps({"mark": name, **details}, sort_keys=True, default=str)
-    return Frame(body.encode(), Kind.MARK, Boundary.NONE, stream)
-
-
-@dataclass(frozen=True)
-class Resume:
-    """Starting point of an epoch.
-
-    Args:
-        epoch: Number of this connection, from 1.
-        source_positions: `Connector.resume_position` per stream that has landed.
-        last_control: Body of the last control frame that landed without a stream; None if there is none.
-        stream_controls: Body of the last control frame of each stream, of those that an earlier process landed.
-        silver_positions: Last ``source_position`` of each silver table, if known; further, if bronze was lost.
-    """
-
-    epoch: int
-    source_positions: Mapping[str, str] = field(default_factory=dict)
-    last_control: bytes | None = None
-    stream_controls: Mapping[str, bytes] = field(default_factory=dict)
-    silver_positions: Mapping[str, str] = field(default_factory=dict)
-
-
-class FrameSink(Protocol):
-    """Destination of a receiver's frames. Implemented by `pipelines.landing.sink`."""
-
-    def take(self, frames: Sequence[Frame]) -> None:
-        """Take frames, in order, without waiting for room: the frames a receiver holds when it is stopped."""
-
-    async def land(self, frames: Sequence[Frame]) -> None:
-        """Take frames, in order. All are taken before the first await: a cancelled caller loses none.
-
-        Waits while too many bytes are uncommitted: this is the back-pressure on the socket.
-        """
-
-    async def flush(self) -> int:
-        """Commit all frames landed so far; return the last frame_seq. Acknowledge at the source only after this."""
-
-
-class Receiver(Protocol):
-    """Owns the socket of one feed."""
-
-    async def run(self, sink: FrameSink, resume: Resume) -> str | None:
-        """Run one epoch: connect, subscribe, land every frame until the connection ends.
-
-        Returns after an orderly end: None when the source ended the connection, else the reason. Raises
-        SourceUnavailable or RemoteProtocolError when the connection broke: the caller waits and begins a new epoch.
-        Other errors end the run. Safe to cancel.
-        """
 
 
 @dataclass(frozen=True)
@@ -149,15 +63,6 @@ class Feed(Generic[Options_co, Table_co]):
     tables: Mapping[str, Table_co]
     commit: Commit = field(default_factory=Commit)
     reconnect: Reconnect = field(default_factory=Reconnect)
-
-
-class ControlFrame(NamedTuple):
-    """A landed control frame, as passed to `Decoder.context`."""
-
-    frame_seq: int
-    epoch: int
-    stream: str | None
-    body: bytes
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,6 @@ RECORDED = {"pipelines/storage/companions.py": {"aside"}, "pipelines/storage/com
 
 SMALL = 60
 SMALL_ALONE = {
-    "silverfold.connectors.sbe.decoder.decoder": "where the room is entered, and Spark loaded",
     "silverfold.connectors.sqlitecloud.client.decoded": "public: what users of the client call",
     "silverfold.jobs.__main__": "the entry point, which imports nothing at first",
     "silverfold.jobs.prepare": "one file a command",

@@ -6,7 +6,7 @@ from base64 import b64encode
 from typing import Final
 
 from silverfold.conf.errors import SilverfoldError
-from silverfold.connectors.base import Frame, mark
+from silverfold.connectors.frames import Frame, mark
 
 MOST_COPIED: Final = 1 << 16
 """Maximum bytes of bad input copied to bronze: a peer chooses how many it sends."""
@@ -26,7 +26,7 @@ def bad_input(
     Args:
         error: Its class and text become ``error_class`` and ``reason``.
         most: Maximum bytes of ``body``, before encoding.
-        details: See `connectors.base.mark`.
+        details: See `connectors.frames.mark`.
     """
     if error is not None:
         details |= {"error_class": error.error_class, "reason": str(error)}

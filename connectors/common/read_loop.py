@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from silverfold.conf.errors import RemoteProtocolError
-from silverfold.connectors.base import Frame, FrameSink
 from silverfold.connectors.common.transport import Connection
+from silverfold.connectors.frames import Frame, FrameSink
 
 
 class FrameSource(Protocol):

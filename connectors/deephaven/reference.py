@@ -19,7 +19,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from silverfold.conf.errors import InvalidValue, SilverfoldError, SourceRefused, UnknownTemplate
-from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 from silverfold.connectors.common.transport import parse_address
 from silverfold.connectors.common.update_queue import UpdateQueue
@@ -34,6 +33,7 @@ from silverfold.connectors.deephaven.protocol.messages import ColumnInfo, Subscr
 from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.protocol.schemas import load_roles
 from silverfold.connectors.deephaven.protocol.types import Shape
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.verification import ReferenceChange, ReferenceUpdate
 
 KEYS: Final = ("_row_key",)

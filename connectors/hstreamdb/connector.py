@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from silverfold.connectors.base import Connector, Decoder, Problem, Receiver
+from silverfold.connectors.base import Connector, Decoder, Problem
+from silverfold.connectors.frames import Receiver
 from silverfold.connectors.hstreamdb.client.address import connection_problems
 from silverfold.connectors.hstreamdb.client.settings import parse_url
 from silverfold.connectors.hstreamdb.options import HStreamFeed, HStreamOptions, HStreamTable

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from silverfold.conf.errors import SchemaError
-from silverfold.connectors.base import Connector, Decoder, Problem, Receiver, SourceChange, TableKind
+from silverfold.connectors.base import Connector, Decoder, Problem, SourceChange, TableKind
 from silverfold.connectors.common.transport import address_problems
+from silverfold.connectors.frames import Receiver
 from silverfold.connectors.sbe.address import FILE, parse_place
 from silverfold.connectors.sbe.decoder.checks import problems_of
 from silverfold.connectors.sbe.decoder.layout import layout_of

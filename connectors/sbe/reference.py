@@ -16,8 +16,8 @@ from typing import Any, Final, NamedTuple
 
 from silverfold.conf.errors import InvalidValue
 from silverfold.conf.names import folded
-from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.sbe.options import SENT, SbeTable
 from silverfold.connectors.sbe.protocol.operations import (
     DELETE,

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from random import Random
 
-from silverfold.connectors.base import Connector, Decoder, Problem, Receiver, TableKind
+from silverfold.connectors.base import Connector, Decoder, Problem, TableKind
+from silverfold.connectors.frames import Receiver
 from silverfold.connectors.sqlitecloud.client.address import address_problems
 from silverfold.connectors.sqlitecloud.options import SqliteCloudFeed, SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.verification import ReferenceReader, SourceSubscription

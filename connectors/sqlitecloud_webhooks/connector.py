@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from silverfold.connectors.base import Connector, Decoder, Problem, Receiver
+from silverfold.connectors.base import Connector, Decoder, Problem
 from silverfold.connectors.common.transport import Address, address_problems
+from silverfold.connectors.frames import Receiver
 from silverfold.connectors.sqlitecloud_webhooks.address import listening_address, table_at_source
 from silverfold.connectors.sqlitecloud_webhooks.options import WebhookFeed, WebhookOptions, WebhookTable
 from silverfold.connectors.verification import ReferenceReader

@@ -13,10 +13,11 @@ from pyspark.sql.types import StructType
 
 from silverfold.conf.errors import InvalidValue, WireError
 from silverfold.conf.names import folded
-from silverfold.connectors.base import ControlFrame, Cut
+from silverfold.connectors.base import Cut
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.change_rows import CHANGES_AT_ONCE, NAMES, ChangeRows, key_type
 from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.sqlitecloud_webhooks.options import WebhookFeed, WebhookTable
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.columns import (
     AnnouncedColumn,

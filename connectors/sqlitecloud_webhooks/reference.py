@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 
 from silverfold.conf.errors import InvalidValue
 from silverfold.conf.names import folded
-from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.sqlitecloud.reference.values import Number, Pairs, check_key, sent_value
 from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 from silverfold.connectors.verification import ReferenceChange

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from silverfold.connectors.base import Boundary, Frame, Kind
+from silverfold.connectors.frames import Boundary, Frame, Kind
 from silverfold.pipelines.landing.bronze_table import SCHEMA
 
 FRAME_BYTES: Final = 200

@@ -17,7 +17,8 @@ import pyarrow.dataset as ds
 from deltalake import DeltaTable
 from pyarrow.parquet import ParquetFile
 
-from silverfold.connectors.base import ControlFrame, Cut, Kind
+from silverfold.connectors.base import Cut
+from silverfold.connectors.frames import ControlFrame, Kind
 from silverfold.pipelines.landing.bronze_table import SCHEMA, actions, last_landed, open_bronze
 from silverfold.pipelines.landing.frame_sizes import FrameSizes
 from silverfold.pipelines.places import Place

@@ -18,9 +18,10 @@ from typing import Any, Final, TypeVar
 from structlog.typing import FilteringBoundLogger
 
 from silverfold.conf.errors import SilverfoldError
-from silverfold.connectors.base import Connector, Feed, Frame, Receiver, Resume, mark
+from silverfold.connectors.base import Connector, Feed
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.transport import Address, listening_error
+from silverfold.connectors.frames import Frame, Receiver, Resume, mark
 from silverfold.pipelines.holding.quarantine_log import quarantined
 from silverfold.pipelines.landing.batch import WARNING
 from silverfold.pipelines.landing.sink import BronzeSink

@@ -19,8 +19,8 @@ from structlog.typing import FilteringBoundLogger
 
 from silverfold.conf.errors import SilverfoldError, StoreUnavailable
 from silverfold.conf.model import Commit
-from silverfold.connectors.base import Frame
 from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.frames import Frame
 from silverfold.pipelines.landing.batch import Batch, PreparedCommit
 from silverfold.pipelines.landing.totals import LandingTotals
 from silverfold.pipelines.landing.writer import BronzeWriter, compact
@@ -36,7 +36,7 @@ _LOGGED_AT_ONCE = 20
 
 
 class BronzeSink:
-    """Lands the frames of one feed. A `connectors.base.FrameSink`.
+    """Lands the frames of one feed. A `connectors.frames.FrameSink`.
 
     Use it as ``async with``: leaving commits everything taken. Any number of tasks may land.
 

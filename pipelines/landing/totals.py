@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from silverfold.connectors.base import Boundary, Frame, Kind
+from silverfold.connectors.frames import Boundary, Frame, Kind
 from silverfold.pipelines.landing.batch import FRAME_BYTES, Added
 
 # Looked up once: to find a member of an enumeration takes 0.1 µs, and this runs at each read of a socket.

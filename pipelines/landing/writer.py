@@ -25,7 +25,8 @@ from deltalake import (
 )
 
 from silverfold.conf.errors import Fenced, StoreUnavailable
-from silverfold.connectors.base import Connector, Resume
+from silverfold.connectors.base import Connector
+from silverfold.connectors.frames import Resume
 from silverfold.pipelines.landing.bronze_table import SCHEMA, app_id, create, last_epoch, last_landed, note_lost
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.storage.compaction import NO_HOOKS, join_files

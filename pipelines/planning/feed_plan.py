@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from silverfold.conf.errors import UnusableExpectation
 from silverfold.conf.model import CutLimits
-from silverfold.connectors.base import Connector, ControlFrame, Cut, Feed, Kind
+from silverfold.connectors.base import Connector, Cut, Feed
+from silverfold.connectors.frames import ControlFrame, Kind
 from silverfold.pipelines.holding.cut_bisection import CutBisection
 from silverfold.pipelines.landing.bronze import landing_at, last_position, read_frames, read_small_columns
 from silverfold.pipelines.landing.bronze_table import lost_from, retained_from

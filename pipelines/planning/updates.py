@@ -23,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from silverfold.connectors.base import Boundary, Kind
+from silverfold.connectors.frames import Boundary, Kind
 
 Frames: TypeAlias = npt.NDArray[np.void]
 Updates: TypeAlias = npt.NDArray[np.void]

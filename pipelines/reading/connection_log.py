@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from silverfold.conf.text import in_one_line
-from silverfold.connectors.base import Kind
+from silverfold.connectors.frames import Kind
 from silverfold.pipelines.landing.batch import WARNING
 from silverfold.pipelines.landing.bronze_table import last_epoch, open_bronze
 from silverfold.pipelines.places import Place

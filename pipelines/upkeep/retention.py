@@ -33,7 +33,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from silverfold.connectors.base import Boundary, Connector, Feed, Kind
+from silverfold.connectors.base import Connector, Feed
+from silverfold.connectors.frames import Boundary, Kind
 from silverfold.pipelines.landing.bronze import read_small_columns
 from silverfold.pipelines.landing.bronze_table import SCHEMA, lost_from, retained_from, retention_id
 from silverfold.pipelines.landing.dropped import Dropped

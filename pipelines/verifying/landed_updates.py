@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from silverfold.conf.errors import DoubledPositions, PositionGap
-from silverfold.connectors.base import Boundary, Kind
+from silverfold.connectors.frames import Boundary, Kind
 from silverfold.pipelines.landing.bronze import read_small_columns, read_stream
 from silverfold.pipelines.landing.bronze_table import retained_from
 from silverfold.pipelines.landing.ranges import Range, is_inside

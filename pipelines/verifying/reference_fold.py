@@ -23,8 +23,9 @@ import pyarrow as pa
 from silverfold.conf.errors import PositionGap
 from silverfold.conf.model import Table
 from silverfold.conf.names import folded
-from silverfold.connectors.base import Connector, ControlFrame, Feed, Kind, TableKind
+from silverfold.connectors.base import Connector, Feed, TableKind
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
+from silverfold.connectors.frames import ControlFrame, Kind
 from silverfold.connectors.verification import ReferenceChange, ReferenceReader
 from silverfold.pipelines.landing.bronze import read_frames
 from silverfold.pipelines.landing.losses import Losses

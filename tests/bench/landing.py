@@ -29,7 +29,7 @@ import structlog
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from silverfold.conf.model import Commit
-from silverfold.connectors.base import Boundary, Feed, Frame, Kind, Resume
+from silverfold.connectors.base import Feed
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from silverfold.connectors.deephaven.protocol.columns.encode import encode_column
 from silverfold.connectors.deephaven.protocol.control import (
@@ -42,6 +42,7 @@ from silverfold.connectors.deephaven.protocol.frames import frame
 from silverfold.connectors.deephaven.protocol.schemas import load_roles
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.deephaven.receiver.receiver import DeephavenReceiver
+from silverfold.connectors.frames import Boundary, Frame, Kind, Resume
 from silverfold.jobs.receive import collect_rarely
 from silverfold.pipelines.landing.batch import FRAME_BYTES, Batch
 from silverfold.pipelines.landing.bronze_table import SCHEMA

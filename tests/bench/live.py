@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from silverfold.connectors.base import Boundary
+from silverfold.connectors.frames import Boundary
 from silverfold.pipelines.landing.bronze import read_small_columns
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.spark.session import start_spark, stop_spark

@@ -20,9 +20,10 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from silverfold.conf.model import Settings
-from silverfold.connectors.base import Feed, Kind
+from silverfold.connectors.base import Feed
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.frames import Kind
 from silverfold.jobs.common.logs import start_logs
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.applying.run import run

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from silverfold.connectors.base import Kind
+from silverfold.connectors.frames import Kind
 from silverfold.pipelines.places import Places
 from tests.bench.live import FEED, write_conf
 from tests.bench.silver import COLUMNS, land_snapshot, report, send_columns, timed

@@ -24,9 +24,10 @@ from pyspark.sql import SparkSession
 
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Settings
-from silverfold.connectors.base import Feed, Kind
+from silverfold.connectors.base import Feed
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.frames import Kind
 from silverfold.pipelines.applying.build import FeedBuild, Step
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.spark.session import start_spark

@@ -19,9 +19,10 @@ import numpy as np
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
-from silverfold.connectors.base import Connector, Feed, Kind
+from silverfold.connectors.base import Connector, Feed
 from silverfold.connectors.deephaven.connector import CONNECTOR as DEEPHAVEN
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.frames import Kind
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.spark.session import start_spark

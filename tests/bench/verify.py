@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 from deltalake import CommitProperties, Transaction, write_deltalake
 
-from silverfold.connectors.base import Kind
 from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.frames import Kind
 from silverfold.pipelines.landing.bronze import last_position, read_stream
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.storage.cuts import app_id

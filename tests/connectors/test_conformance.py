@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 
 from silverfold.conf.errors import SilverfoldError
 from silverfold.conf.model import Strict, Table
-from silverfold.connectors.base import Boundary, Connector, Frame, Kind
+from silverfold.connectors.base import Connector
+from silverfold.connectors.frames import Boundary, Frame, Kind
 from silverfold.connectors.registry import CONNECTORS, find_connector, hyphenated_name
 from silverfold.pipelines.verifying.compare import same
 from tests.support.golden_source import GoldenSource, cut, golden_source

@@ -22,7 +22,7 @@ import silverfold.pipelines.spark.session
 from silverfold.conf.errors import ExpectationFailed
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Build
-from silverfold.connectors.base import Kind
+from silverfold.connectors.frames import Kind
 from silverfold.jobs import cli
 from silverfold.jobs.common.context import Invocation
 from silverfold.pipelines.applying.build import Step

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import silverfold.pipelines.storage.lease
-from silverfold.connectors.base import Frame, Kind
+from silverfold.connectors.frames import Frame, Kind
 from silverfold.connectors.registry import CONNECTORS
 from silverfold.jobs.cli import main
 from tests.support.sbe.feed import SbeFeed

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from silverfold.connectors.base import Kind
+from silverfold.connectors.frames import Kind
 from silverfold.connectors.hstreamdb.client import connect
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.protocol.messages.batches import BatchedRecord, CompressionType

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from silverfold.connectors.base import Kind
+from silverfold.connectors.frames import Kind
 from silverfold.pipelines.landing.bronze import read_frames
 from tests.support.building_once import all_rows
 from tests.support.processes import FeedProcesses

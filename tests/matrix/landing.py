@@ -9,9 +9,10 @@ from typing import Any
 
 from pyspark.sql import types as T
 
-from silverfold.connectors.base import Boundary, Connector, Feed
+from silverfold.connectors.base import Connector, Feed
 from silverfold.connectors.deephaven.connector import CONNECTOR as DEEPHAVEN
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.frames import Boundary
 from silverfold.pipelines.places import Places
 from tests.matrix.lanes import FAR, KEYS
 from tests.matrix.layout import Layout

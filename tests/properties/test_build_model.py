@@ -17,9 +17,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from silverfold.connectors.base import Kind
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenTable
+from silverfold.connectors.frames import Kind
 from silverfold.pipelines.applying import build
 from silverfold.pipelines.applying.apply_cut import apply_cut
 from silverfold.pipelines.applying.build import FeedBuild

@@ -18,8 +18,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from silverfold.connectors.base import Kind
 from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.frames import Kind
 from silverfold.pipelines.applying import build, write
 from silverfold.pipelines.verifying.verify import Verdict, verify_history
 from tests.properties.test_engine_model import applied_twice

@@ -17,7 +17,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from silverfold.connectors.base import Boundary, Frame, Kind
+from silverfold.connectors.frames import Boundary, Frame, Kind
 from silverfold.connectors.hstreamdb.connector import CONNECTOR
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.landing.batch import Batch

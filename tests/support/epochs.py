@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 from silverfold.conf.errors import SilverfoldError
-from silverfold.connectors.base import FrameSink, Receiver, Resume
+from silverfold.connectors.frames import FrameSink, Receiver, Resume
 
 
 @asynccontextmanager

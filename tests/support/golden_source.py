@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import ClassVar
 
-from silverfold.connectors.base import Feed, Frame, FrameSink, Resume
+from silverfold.connectors.base import Feed
+from silverfold.connectors.frames import Frame, FrameSink, Resume
 from silverfold.connectors.registry import find_connector
 from tests.support.peers import serving
 

@@ -13,8 +13,9 @@ import structlog
 from pydantic import BaseModel
 
 from silverfold.conf.model import Commit, Reconnect, Strict, Table
-from silverfold.connectors.base import Boundary, Feed, Frame, FrameSink, Kind, Resume
+from silverfold.connectors.base import Feed
 from silverfold.connectors.common.transport import Address
+from silverfold.connectors.frames import Boundary, Frame, FrameSink, Kind, Resume
 from silverfold.pipelines.landing.bronze_table import SCHEMA
 from silverfold.pipelines.landing.sink import BronzeSink
 from silverfold.pipelines.landing.writer import BronzeWriter

@@ -7,11 +7,11 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from silverfold.connectors.base import Frame, Kind
+from silverfold.connectors.frames import Frame, Kind
 
 
 class MemorySink:
-    """A `connectors.base.FrameSink`. Once ``is_full``, `land` never returns, as if the store were down."""
+    """A `connectors.frames.FrameSink`. Once ``is_full``, `land` never returns, as if the store were down."""
 
     def __init__(self, frames: Iterable[Frame] = ()) -> None:
         self.frames = list(frames)

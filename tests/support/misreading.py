@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 from pyspark.sql.types import StructType
 
 from silverfold.conf.model import Table
-from silverfold.connectors.base import ControlFrame, Cut, CutStatistics, Decoder
+from silverfold.connectors.base import Cut, CutStatistics, Decoder
 from silverfold.connectors.common.arrow_rows import ArrowRows
+from silverfold.connectors.frames import ControlFrame
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.landing.bronze import STREAM_COLUMNS
 from silverfold.pipelines.landing.bronze_table import SCHEMA

@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from silverfold.connectors.base import Kind
 from silverfold.connectors.deephaven.options import DeephavenTable
+from silverfold.connectors.frames import Kind
 from tests.support.deephaven.landed_history import LandedHistory
 
 Call = tuple[str, str, Any]

@@ -21,20 +21,11 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from silverfold.conf.errors import InvalidValue
 from silverfold.conf.model import Strict, Table
-from silverfold.connectors.base import (
-    Boundary,
-    Connector,
-    ControlFrame,
-    Cut,
-    Feed,
-    Frame,
-    Kind,
-    Receiver,
-    mark,
-)
+from silverfold.connectors.base import Connector, Cut, Feed
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 from silverfold.connectors.common.row_decoder import UnfoldedDecoder
+from silverfold.connectors.frames import Boundary, ControlFrame, Frame, Kind, Receiver, mark
 from silverfold.connectors.verification import ReferenceChange
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.writer import BronzeWriter

@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from silverfold.connectors.base import Boundary, Connector, ControlFrame, Cut, Feed, Frame, Kind
+from silverfold.connectors.base import Connector, Cut, Feed
 from silverfold.connectors.common.arrow_rows import InProcess
+from silverfold.connectors.frames import Boundary, ControlFrame, Frame, Kind
 from silverfold.connectors.registry import find_connector
 from silverfold.connectors.verification import ReferenceChange, ReferenceReader
 from silverfold.pipelines.landing.bronze_table import SCHEMA

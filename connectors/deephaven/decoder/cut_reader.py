@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from silverfold.conf.errors import InvalidValue, ProtocolError, UnknownTemplate, WireError, of_decoder
-from silverfold.connectors.base import ControlFrame, Undecodable
+from silverfold.connectors.base import Undecodable
 from silverfold.connectors.deephaven.decoder.blocks import (
     ADDED,
     MODIFIED,
@@ -34,6 +34,7 @@ from silverfold.connectors.deephaven.protocol.columns.decode import check_column
 from silverfold.connectors.deephaven.protocol.control import decode_subscribe_response
 from silverfold.connectors.deephaven.protocol.handshake import roles_of_epoch
 from silverfold.connectors.deephaven.protocol.messages import ColumnInfo
+from silverfold.connectors.frames import ControlFrame
 
 _MAX_LISTED = 1 << 20
 """Limit of removed keys listed per frame: each sixteen bytes could name thousands."""

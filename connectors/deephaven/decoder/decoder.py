@@ -23,7 +23,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from silverfold.conf.errors import SchemaDrift
-from silverfold.connectors.base import MOST_BAD, ControlFrame, Cut, CutStatistics, Decoder, Undecodable
+from silverfold.connectors.base import MOST_BAD, Cut, CutStatistics, Decoder, Undecodable
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.change_rows import ChangeRows, error_rows, names_sent
 from silverfold.connectors.deephaven.decoder.assembly import NetChanges, assemble
@@ -47,6 +47,7 @@ from silverfold.connectors.deephaven.decoder.silver_types import SilverColumn, s
 from silverfold.connectors.deephaven.options import DeephavenFeed, DeephavenTable
 from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.protocol.schemas import load_roles
+from silverfold.connectors.frames import ControlFrame
 from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE
 
 ROW_KEY = "_row_key"

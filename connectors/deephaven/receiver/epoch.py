@@ -13,7 +13,6 @@ from itertools import count
 from typing import Any
 
 from silverfold.conf.errors import LocalProtocolError, RemoteProtocolError, WireError
-from silverfold.connectors.base import Boundary, Frame, Kind, mark
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.bad_input import bad_input
 from silverfold.connectors.deephaven.options import DeephavenTable
@@ -35,6 +34,7 @@ from silverfold.connectors.deephaven.protocol.messages import (
 from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.protocol.session import Session
 from silverfold.connectors.deephaven.protocol.subscriptions import SubscriptionState
+from silverfold.connectors.frames import Boundary, Frame, Kind, mark
 
 _BOUNDARIES: Mapping[type[Event], Boundary] = {
     UpdateBegan: Boundary.BEGIN,

@@ -13,7 +13,6 @@ from functools import partial
 from random import Random
 
 from silverfold.conf.errors import SourceUnavailable
-from silverfold.connectors.base import FrameSink, Resume
 from silverfold.connectors.common.backoff import Backoff, CircuitBreaker
 from silverfold.connectors.common.read_loop import land_connection
 from silverfold.connectors.common.transport import Connection, connect, parse_address
@@ -22,10 +21,11 @@ from silverfold.connectors.deephaven.protocol.handshake import Expected
 from silverfold.connectors.deephaven.protocol.schemas import load_roles
 from silverfold.connectors.deephaven.protocol.session import Session
 from silverfold.connectors.deephaven.receiver.epoch import Epoch
+from silverfold.connectors.frames import FrameSink, Resume
 
 
 class DeephavenReceiver:
-    """A `connectors.base.Receiver`.
+    """A `connectors.frames.Receiver`.
 
     Args:
         rng: Randomises the waits of retries.
@@ -49,7 +49,7 @@ class DeephavenReceiver:
         self._circuit_breaker = CircuitBreaker(self._backoff, clock)
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
-        """Run one epoch; see `connectors.base.Receiver`. Nothing is resumed: tables are sent anew."""
+        """Run one epoch; see `connectors.frames.Receiver`. Nothing is resumed: tables are sent anew."""
         timeout = self._feed.reconnect.connect_timeout
         connection = await connect(self._address, timeout=timeout, silent_after=self._silent_after)
         epoch = self._new_epoch()

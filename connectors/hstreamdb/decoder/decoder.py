@@ -10,9 +10,10 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from silverfold.connectors.base import ControlFrame, Cut
+from silverfold.connectors.base import Cut
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.hstreamdb.decoder.changes import ChangeReader
 from silverfold.connectors.hstreamdb.decoder.floors import Floors, read_floors
 from silverfold.connectors.hstreamdb.options import HStreamFeed, HStreamTable

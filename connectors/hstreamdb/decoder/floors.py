@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from silverfold.connectors.base import ControlFrame
+from silverfold.connectors.frames import ControlFrame
 
 
 class Floor(NamedTuple):

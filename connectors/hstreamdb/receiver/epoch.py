@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 from silverfold.conf.errors import RemoteProtocolError, WireError
-from silverfold.connectors.base import Boundary, Frame, Kind, mark
 from silverfold.connectors.common.bad_input import bad_input
+from silverfold.connectors.frames import Boundary, Frame, Kind, mark
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 
 MAX_REPEATS: Final = 3

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 
 from silverfold.conf.errors import SilverfoldError
-from silverfold.connectors.base import FrameSink
+from silverfold.connectors.frames import FrameSink
 from silverfold.connectors.hstreamdb.client.fetch import AckQueue, Fetch, FetchedFrame
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch

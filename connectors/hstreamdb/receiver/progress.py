@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from silverfold.conf.errors import SilverfoldError
-from silverfold.connectors.base import Frame, FrameSink, Kind, mark
+from silverfold.connectors.frames import Frame, FrameSink, Kind, mark
 from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset

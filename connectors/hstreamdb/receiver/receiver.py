@@ -11,8 +11,8 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from silverfold.conf.errors import ConfigError, SourceRefused, SourceUnavailable
-from silverfold.connectors.base import Frame, FrameSink, Resume, mark
 from silverfold.connectors.common.tasks import until_first_ends
+from silverfold.connectors.frames import Frame, FrameSink, Resume, mark
 from silverfold.connectors.hstreamdb.client.administration import OF_OTHER_STREAM
 from silverfold.connectors.hstreamdb.client.client import Client, open_feed_client
 from silverfold.connectors.hstreamdb.client.fetch import AckQueue, Fetch
@@ -31,7 +31,7 @@ FEW_RECORDS = 10_000
 
 
 class HStreamReceiver:
-    """A `connectors.base.Receiver`."""
+    """A `connectors.frames.Receiver`."""
 
     def __init__(self, feed: HStreamFeed, environ: Mapping[str, str]) -> None:
         self._feed, self._options, self._environ = feed, feed.options, environ
@@ -42,7 +42,7 @@ class HStreamReceiver:
         self._consumer_prefix = f"{feed.name}-{uuid.uuid4().hex[:8]}"  # of this process: another's are not ours
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
-        """Fetch until a call ends; see `connectors.base.Receiver`.
+        """Fetch until a call ends; see `connectors.frames.Receiver`.
 
         Raises:
             SourceUnavailable: No node answers, or a fetch ended. The next call creates a subscription that is gone.

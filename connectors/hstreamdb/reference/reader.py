@@ -18,8 +18,8 @@ from decimal import Decimal, localcontext
 from typing import Any, Final, NoReturn
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.hstreamdb.options import INTEGERS, HStreamOptions, HStreamTable
 from silverfold.connectors.hstreamdb.protocol.frames import KeyedRecord, decode_frame
 from silverfold.connectors.hstreamdb.protocol.records import HRecord, Record

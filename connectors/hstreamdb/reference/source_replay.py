@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from silverfold.conf.errors import SourceRefused
-from silverfold.connectors.base import ControlFrame
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.hstreamdb.client.client import open_feed_client
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.options import HStreamFeed

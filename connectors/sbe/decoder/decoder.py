@@ -10,9 +10,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from silverfold.conf.errors import SchemaDrift, SchemaError
-from silverfold.connectors.base import ControlFrame, Cut
+from silverfold.connectors.base import Cut
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.sbe.decoder.changes import ChangeReader
 from silverfold.connectors.sbe.decoder.layout import layout_of
 from silverfold.connectors.sbe.options import SbeFeed, SbeTable

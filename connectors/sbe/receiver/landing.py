@@ -27,8 +27,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from silverfold.conf.errors import RemoteProtocolError
-from silverfold.connectors.base import Boundary, Frame, Kind, mark
 from silverfold.connectors.common.bad_input import bad_input
+from silverfold.connectors.frames import Boundary, Frame, Kind, mark
 from silverfold.connectors.sbe.protocol.messages import BadBytes, MessageReceived, OtherEncodingReceived, SequenceGap
 from silverfold.connectors.sbe.protocol.session import Session
 from silverfold.connectors.sbe.receiver.changed import what_changed

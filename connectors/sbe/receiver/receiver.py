@@ -16,9 +16,9 @@ from typing import Final
 import structlog
 
 from silverfold.conf.errors import SchemaError, SourceUnavailable
-from silverfold.connectors.base import Frame, FrameSink, Resume
 from silverfold.connectors.common.read_loop import land_connection
 from silverfold.connectors.common.transport import Address, connect
+from silverfold.connectors.frames import Frame, FrameSink, Resume
 from silverfold.connectors.sbe.address import parse_place
 from silverfold.connectors.sbe.options import SbeFeed
 from silverfold.connectors.sbe.protocol.filepositions import furthest
@@ -32,7 +32,7 @@ _LOOKS_PER_SCHEMA: Final = 5
 
 
 class SbeReceiver:
-    """A `connectors.base.Receiver`.
+    """A `connectors.frames.Receiver`.
 
     Args:
         look: Seconds between polls of an unchanged file.
@@ -55,7 +55,7 @@ class SbeReceiver:
         self._reported: set[str] = set()
 
     async def run(self, sink: FrameSink, resume: Resume) -> str | None:
-        """Run one epoch; see `connectors.base.Receiver`.
+        """Run one epoch; see `connectors.frames.Receiver`.
 
         Raises:
             SourceUnavailable: The connection was refused or lost, or the file cannot be read (any further).

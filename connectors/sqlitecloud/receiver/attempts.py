@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from silverfold.connectors.base import Frame, mark
 from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.frames import Frame, mark
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
 from silverfold.connectors.sqlitecloud.protocol.landed.payload import TableUpdate

@@ -35,8 +35,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from silverfold.conf.errors import SilverfoldError, SourceRefused, WireError
-from silverfold.connectors.base import Boundary, Frame, Kind, mark
 from silverfold.connectors.common.bad_input import MOST_COPIED, bad_input
+from silverfold.connectors.frames import Boundary, Frame, Kind, mark
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
 from silverfold.connectors.sqlitecloud.protocol.messages import BadFrame, Notification
 

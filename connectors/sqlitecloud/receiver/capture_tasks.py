@@ -14,8 +14,8 @@ from contextlib import aclosing, suppress
 from typing import Final
 
 from silverfold.conf.errors import SilverfoldError, SourceRefused, SourceUnavailable, StatementRefused
-from silverfold.connectors.base import Frame, FrameSink, mark
 from silverfold.connectors.common.tasks import until_first_ends
+from silverfold.connectors.frames import Frame, FrameSink, mark
 from silverfold.connectors.sqlitecloud.client.client import Client
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from silverfold.conf.errors import WireError
-from silverfold.connectors.base import Boundary, Frame, Kind, mark
 from silverfold.connectors.common.backoff import Backoff, CircuitBreaker
+from silverfold.connectors.frames import Boundary, Frame, Kind, mark
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.frame_access import log_stream, message_stream
 from silverfold.connectors.sqlitecloud.protocol.landed.payload import (

@@ -15,8 +15,8 @@ from random import Random
 from typing import Final
 
 from silverfold.conf.errors import SilverfoldError, SourceRefused, SourceUnavailable, StatementRefused
-from silverfold.connectors.base import FrameSink, Resume, mark
 from silverfold.connectors.common.backoff import Backoff, CircuitBreaker
+from silverfold.connectors.frames import FrameSink, Resume, mark
 from silverfold.connectors.sqlitecloud.client.address import connection_settings
 from silverfold.connectors.sqlitecloud.client.client import Client, connect
 from silverfold.connectors.sqlitecloud.client.settings import ConnectionSettings
@@ -37,7 +37,7 @@ _FAREWELL: Final = 1.0
 
 
 class SqliteCloudReceiver:
-    """A `connectors.base.Receiver`.
+    """A `connectors.frames.Receiver`.
 
     Args:
         rng: Randomizes retry waits and the name of our channel.
@@ -58,7 +58,7 @@ class SqliteCloudReceiver:
         self._has_listened = False  # to a table, in some epoch
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
-        """Run one epoch; see `connectors.base.Receiver`. Nothing is resumed: tables are read anew.
+        """Run one epoch; see `connectors.frames.Receiver`. Nothing is resumed: tables are read anew.
 
         Raises:
             ConfigError: A secret or a certificate file is missing.

@@ -13,8 +13,8 @@ from types import NoneType
 from typing import Any, Final, NoReturn
 
 from silverfold.conf.errors import InvalidValue, RemoteProtocolError
-from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.frame_access import notification_text, selected_rows
 from silverfold.connectors.sqlitecloud.reference.values import (

@@ -15,8 +15,8 @@ from typing import Any, Final
 from uuid import uuid4
 
 from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused
-from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.common.update_queue import LoopSubscription
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.sqlitecloud.client.address import connection_settings
 from silverfold.connectors.sqlitecloud.client.client import Client, connect
 from silverfold.connectors.sqlitecloud.options import SqliteCloudFeed

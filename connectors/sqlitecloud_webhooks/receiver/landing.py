@@ -21,8 +21,8 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.connectors.base import Boundary, Frame, Kind, mark
 from silverfold.connectors.common.bad_input import bad_input
+from silverfold.connectors.frames import Boundary, Frame, Kind, mark
 from silverfold.connectors.sqlitecloud_webhooks.protocol.gate import Refusal
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.columns import MOST_COLUMNS, announcement
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.messages import column_names, parse_body, source_table

@@ -19,8 +19,8 @@ import structlog
 from aiohttp import web
 
 from silverfold.conf.errors import ConfigError, SilverfoldError, SourceUnavailable
-from silverfold.connectors.base import FrameSink, Resume
 from silverfold.connectors.common.transport import load_certificate
+from silverfold.connectors.frames import FrameSink, Resume
 from silverfold.connectors.sqlitecloud_webhooks.address import listening_address, table_at_source
 from silverfold.connectors.sqlitecloud_webhooks.options import WebhookFeed
 from silverfold.connectors.sqlitecloud_webhooks.protocol.gate import (
@@ -45,7 +45,7 @@ _PATIENCE: Final = 10.0
 
 
 class WebhookReceiver:
-    """A `connectors.base.Receiver`."""
+    """A `connectors.frames.Receiver`."""
 
     def __init__(self, feed: WebhookFeed) -> None:
         self._feed, self._options = feed, feed.options
@@ -57,7 +57,7 @@ class WebhookReceiver:
         self._log = structlog.get_logger("receive").bind(feed=feed.name)
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
-        """Listen until cancelled; see `connectors.base.Receiver`.
+        """Listen until cancelled; see `connectors.frames.Receiver`.
 
         Raises:
             SourceUnavailable: The address cannot be listened on.

@@ -12,9 +12,10 @@ from pyspark.sql.types import StructType
 
 from silverfold.conf.errors import InvalidValue, SchemaDrift, WireError
 from silverfold.conf.names import folded
-from silverfold.connectors.base import ControlFrame, Cut
+from silverfold.connectors.base import Cut
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.tengi.decoder.changes import ChangeReader
 from silverfold.connectors.tengi.decoder.schemas import Schema, TableSchemas
 from silverfold.connectors.tengi.options import ROW_NUMBER, TengiFeed, TengiTable

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from silverfold.conf.errors import SourceRefused, WireError
-from silverfold.connectors.base import Frame, mark
 from silverfold.connectors.common.bad_input import bad_input
+from silverfold.connectors.frames import Frame, mark
 from silverfold.connectors.tengi.protocol.events import BadFrame, MessageReceived
 from silverfold.connectors.tengi.protocol.feed.heading import Heading, HeadingReader
 from silverfold.connectors.tengi.protocol.feed.packets import (

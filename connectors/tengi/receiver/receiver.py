@@ -12,9 +12,9 @@ from typing import Final
 import structlog
 
 from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceUnavailable, WireError
-from silverfold.connectors.base import FrameSink, Resume, mark
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.tasks import until_first_ends
+from silverfold.connectors.frames import FrameSink, Resume, mark
 from silverfold.connectors.tengi.address import link_settings, parse_address
 from silverfold.connectors.tengi.options import TengiFeed
 from silverfold.connectors.tengi.protocol.events import BadFrame, Closed
@@ -31,7 +31,7 @@ _TICK: Final = 0.02
 
 
 class TengiReceiver:
-    """A `connectors.base.Receiver`. In listen mode an epoch is one source that connects; no other is served meanwhile.
+    """A `connectors.frames.Receiver`. In listen mode an epoch is one source that connects; others wait meanwhile.
 
     Args:
         rng: Randomises the waits after errors.
@@ -45,7 +45,7 @@ class TengiReceiver:
         self._log = structlog.get_logger("tengi.receiver").bind(feed=feed.name)
 
     async def run(self, sink: FrameSink, resume: Resume) -> str | None:
-        """Run one epoch; see `connectors.base.Receiver`. Raises ConfigError for what TLS or a secret lacks."""
+        """Run one epoch; see `connectors.frames.Receiver`. Raises ConfigError for what TLS or a secret lacks."""
         settings, address = link_settings(self._feed, self._environ), parse_address(self._feed.address)
         if self._feed.options.mode == "dial":
             link = await open_first_link(address.host, settings, self._log)
@@ -164,7 +164,7 @@ def new_epoch(
     """Return an epoch of a feed.
 
     Args:
-        positions: `connectors.base.Resume.source_positions`.
+        positions: `connectors.frames.Resume.source_positions`.
         schemas: See `table_feed.TableFeed`.
         rng: Randomises the waits after errors.
         clock: Seconds since 1970.

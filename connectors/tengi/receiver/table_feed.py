@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import Final
 
 from silverfold.conf.errors import WireError
-from silverfold.connectors.base import Boundary, Frame, Kind, mark
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.bad_input import bad_input
+from silverfold.connectors.frames import Boundary, Frame, Kind, mark
 from silverfold.connectors.tengi.options import TengiOptions
 from silverfold.connectors.tengi.protocol.events import MessageReceived
 from silverfold.connectors.tengi.protocol.feed.heading import Heading, read_heading
@@ -280,7 +280,7 @@ def landed_schemas(controls: Mapping[str, bytes], *, limit: int) -> dict[str, Sc
     """Return the newest landed schema of each stream.
 
     Args:
-        controls: `connectors.base.Resume.stream_controls`.
+        controls: `connectors.frames.Resume.stream_controls`.
         limit: Most bytes of a packet.
     """
     found: dict[str, Schema] = {}

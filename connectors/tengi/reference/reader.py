@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from silverfold.conf.errors import InvalidValue, WireError
-from silverfold.connectors.base import ControlFrame
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.tengi.options import ROW_NUMBER, TengiOptions, TengiTable
 from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, parse_type
 from silverfold.connectors.tengi.protocol.frame_access import read_frame

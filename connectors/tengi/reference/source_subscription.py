@@ -9,9 +9,9 @@ from random import Random
 from typing import Self
 
 from silverfold.conf.errors import SourceRefused, SourceUnavailable
-from silverfold.connectors.base import Boundary, ControlFrame, Frame, Kind
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.update_queue import LoopSubscription
+from silverfold.connectors.frames import Boundary, ControlFrame, Frame, Kind
 from silverfold.connectors.tengi.address import link_settings, parse_address
 from silverfold.connectors.tengi.options import TengiFeed
 from silverfold.connectors.tengi.protocol.events import BadFrame, Closed, MessageReceived

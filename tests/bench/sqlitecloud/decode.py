@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from silverfold.connectors.base import ControlFrame, Cut
+from silverfold.connectors.base import Cut
 from silverfold.connectors.common.arrow_rows import InSpark
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.connectors.sqlitecloud.protocol.frame_access import notification_text
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn

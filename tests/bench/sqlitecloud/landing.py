@@ -17,7 +17,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from structlog.testing import CapturingLogger
 
 from silverfold.conf.model import Commit
-from silverfold.connectors.base import Boundary, Frame, Kind, Receiver, Resume
+from silverfold.connectors.frames import Boundary, Frame, Kind, Receiver, Resume
 from silverfold.connectors.sqlitecloud.client.client import connect
 from silverfold.connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver
 from silverfold.jobs.receive import collect_rarely

@@ -12,8 +12,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from silverfold.connectors.base import ControlFrame, Cut
+from silverfold.connectors.base import Cut
 from silverfold.connectors.common.arrow_rows import InSpark
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.tengi.connector import CONNECTOR
 from silverfold.connectors.tengi.protocol.events import Transport
 from silverfold.connectors.tengi.protocol.heads import encode_message_of

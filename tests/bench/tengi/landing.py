@@ -8,8 +8,8 @@ import struct
 from collections.abc import Sequence
 from random import Random
 
-from silverfold.connectors.base import Frame, Kind, Resume
 from silverfold.connectors.common.transport import Address
+from silverfold.connectors.frames import Frame, Kind, Resume
 from silverfold.connectors.tengi.protocol.connection import ClientConnection
 from silverfold.connectors.tengi.protocol.events import MessageReceived, Transport
 from silverfold.connectors.tengi.protocol.feed.packets import Position, Subscribe
@@ -68,7 +68,7 @@ def landing(transport: Transport, stored: Stored, runs: int) -> dict[str, object
 
 
 class CountingSink:
-    """A `connectors.base.FrameSink` that counts the data."""
+    """A `connectors.frames.FrameSink` that counts the data."""
 
     def __init__(self, wanted: int) -> None:
         self._missing = wanted

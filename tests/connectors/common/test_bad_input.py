@@ -4,8 +4,8 @@ import json
 from base64 import b64decode
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.connectors.base import Boundary, Kind
 from silverfold.connectors.common.bad_input import bad_input
+from silverfold.connectors.frames import Boundary, Kind
 
 
 def test_the_mark_names_the_error_beside_the_details_of_its_connector():

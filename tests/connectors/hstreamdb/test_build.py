@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from silverfold.connectors.base import Boundary, Feed, Frame, Kind
+from silverfold.connectors.base import Feed
+from silverfold.connectors.frames import Boundary, Frame, Kind
 from silverfold.connectors.hstreamdb.connector import CONNECTOR
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.writer import BronzeWriter

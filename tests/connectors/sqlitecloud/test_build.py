@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from silverfold.connectors.base import Frame
+from silverfold.connectors.frames import Frame
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.pipelines.verifying.verify import Verdict, verify_history
 from tests.support.sqlitecloud.feed import SqliteCloudFeed, notified, selected, snapshot_begins, snapshot_ends

@@ -10,7 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from silverfold.conf.errors import ConfigError, SchemaDrift
-from silverfold.connectors.base import ControlFrame, Cut, Feed, Problem, TableKind
+from silverfold.connectors.base import Cut, Feed, Problem, TableKind
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.sqlitecloud.client.address import connection_settings
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.connectors.sqlitecloud.decoder.decoder import read_context

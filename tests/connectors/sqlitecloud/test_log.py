@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from silverfold.conf.errors import ConfigError, WireError
 from silverfold.conf.validate import validated
-from silverfold.connectors.base import Kind
+from silverfold.connectors.frames import Kind
 from silverfold.connectors.sqlitecloud.decoder.channel_messages import LOG
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_json

@@ -17,7 +17,8 @@ import structlog
 from silverfold.conf.errors import SilverfoldError, UndecodableFrame
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Build, CutLimits
-from silverfold.connectors.base import Feed, mark
+from silverfold.connectors.base import Feed
+from silverfold.connectors.frames import mark
 from silverfold.connectors.sqlitecloud_webhooks.connector import CONNECTOR
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
 from silverfold.connectors.sqlitecloud_webhooks.receiver.landing import Landing

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from silverfold.conf.errors import InvalidValue, WireError
-from silverfold.connectors.base import ControlFrame
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.sqlitecloud_webhooks.decoder import ChangeReader
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.columns import (
     MOST_COLUMNS,

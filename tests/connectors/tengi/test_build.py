@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from silverfold.connectors.base import Frame, Resume
+from silverfold.connectors.frames import Frame, Resume
 from silverfold.connectors.tengi.connector import CONNECTOR
 from silverfold.connectors.tengi.options import TengiFeed
 from silverfold.connectors.tengi.protocol import Byte, Float, Int, Packet, Short

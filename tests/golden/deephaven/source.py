@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from silverfold.connectors.base import Feed, Frame
+from silverfold.connectors.base import Feed
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.frames import Frame
 from tests.support.deephaven.epoch import begun
 from tests.support.deephaven.vectors import VECTORS
 from tests.support.golden_source import GoldenSource, Turns

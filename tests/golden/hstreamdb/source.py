@@ -11,7 +11,7 @@ import grpc
 from google.protobuf.timestamp_pb2 import Timestamp
 from grpc import aio
 
-from silverfold.connectors.base import Frame
+from silverfold.connectors.frames import Frame
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.protocol.messages.batches import CompressionType, Flag
 from silverfold.connectors.hstreamdb.protocol.messages.cluster import (
@@ -75,7 +75,7 @@ class _Node(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc has no types
 
     def __init__(self, port: int, fetch: Callable[[Any, Any], Awaitable[None]]) -> None:
         node = ServerNode(id=1, host="127.0.0.1", port=port)
-        subscription = Subscription(subscription_id="feed", creation_time=Timestamp(seconds=1))
+        subscription = Subscription(subscription_id="feed", stream_name=STREAM, creation_time=Timestamp(seconds=1))
         self._fetch = fetch
         self._answers = {
             "DescribeCluster": DescribeClusterResponse(protocol_version="0.1.0", server_nodes=[node]),

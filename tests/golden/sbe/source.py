@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from silverfold.connectors.base import Feed, Frame
+from silverfold.connectors.base import Feed
+from silverfold.connectors.frames import Frame
 from silverfold.connectors.sbe.protocol.schemas import read_schema
 from silverfold.connectors.sbe.protocol.session import Session
 from silverfold.connectors.sbe.receiver.landing import Landing

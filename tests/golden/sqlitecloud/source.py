@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
-from silverfold.connectors.base import Feed, Frame
+from silverfold.connectors.base import Feed
 from silverfold.connectors.common.backoff import Backoff, CircuitBreaker
+from silverfold.connectors.frames import Frame
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.connection import PubSubStream
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_rowset

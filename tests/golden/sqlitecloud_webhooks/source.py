@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from silverfold.connectors.base import Frame, FrameSink
 from silverfold.connectors.common.transport import Address, parse_address
+from silverfold.connectors.frames import Frame, FrameSink
 from tests.support.golden_source import GoldenSource, Turns, cut, running
 from tests.support.memory import MemorySink
 from tests.support.polling import tries

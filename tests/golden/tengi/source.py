@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from itertools import chain
 from typing import Final
 
-from silverfold.connectors.base import Frame
+from silverfold.connectors.frames import Frame
 from silverfold.connectors.tengi.options import TengiFeed
 from silverfold.connectors.tengi.protocol.connection import ClientConnection
 from silverfold.connectors.tengi.protocol.events import BadFrame, MessageReceived, Transport

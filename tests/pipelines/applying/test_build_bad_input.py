@@ -18,7 +18,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from silverfold.conf.errors import PositionGap, SilverfoldError
-from silverfold.connectors.base import Decoder, Frame, Kind
+from silverfold.connectors.base import Decoder
+from silverfold.connectors.frames import Frame, Kind
 from silverfold.pipelines.holding.quarantine_log import Hold
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.writer import BronzeWriter

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from silverfold.connectors.base import Kind
+from silverfold.connectors.frames import Kind
 from tests.support.building import Built, table
 from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.deephaven.vectors import VECTORS

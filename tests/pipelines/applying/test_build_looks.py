@@ -11,9 +11,10 @@ import pytest
 import silverfold.pipelines.planning.feed_plan
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.conf.load import load_settings
-from silverfold.connectors.base import ControlFrame, Feed, Kind
+from silverfold.connectors.base import Feed
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.frames import ControlFrame, Kind
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.landing.bronze import read_frames
 from silverfold.pipelines.places import Place, Places

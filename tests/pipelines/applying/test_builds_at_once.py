@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from silverfold.connectors.base import Frame
 from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.frames import Frame
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR as SQLITE
 from silverfold.pipelines.applying import apply_cut, write
 from silverfold.pipelines.applying.build import FeedBuild

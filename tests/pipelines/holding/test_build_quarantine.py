@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from silverfold.conf.errors import ApplyError
-from silverfold.connectors.base import Kind
 from silverfold.connectors.deephaven.connector import CONNECTOR
+from silverfold.connectors.frames import Kind
 from silverfold.pipelines.applying import build, write
 from silverfold.pipelines.applying.apply_cut import apply_cut
 from silverfold.pipelines.holding.quarantine_log import quarantined, skip, undo_skip

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 import silverfold.pipelines.landing.writer
 from silverfold.conf.errors import ConfigError, Fenced, StoreUnavailable
-from silverfold.connectors.base import ControlFrame, Kind
+from silverfold.connectors.frames import ControlFrame, Kind
 from silverfold.pipelines.landing.bronze import (
     Landing,
     landing_at,

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 import silverfold.pipelines.landing.writer
 from silverfold.conf.errors import Fenced, PositionGap, ReplacedBronze
 from silverfold.conf.model import CutLimits
-from silverfold.connectors.base import Frame
+from silverfold.connectors.frames import Frame
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.holding.quarantine_log import quarantined, skip

@@ -21,8 +21,8 @@ from silverfold.conf.errors import (
     StoreUnavailable,
 )
 from silverfold.conf.model import Reconnect, Table
-from silverfold.connectors.base import Boundary, Frame, Kind
 from silverfold.connectors.common.transport import Address
+from silverfold.connectors.frames import Boundary, Frame, Kind
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.receiving import receive
 from silverfold.pipelines.landing.sink import BronzeSink

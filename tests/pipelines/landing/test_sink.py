@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 import silverfold.pipelines.landing.sink
 from silverfold.conf.errors import Fenced, StoreUnavailable
 from silverfold.conf.model import Commit
-from silverfold.connectors.base import Boundary, Frame, Kind, mark
+from silverfold.connectors.frames import Boundary, Frame, Kind, mark
 from silverfold.pipelines.landing.bronze import last_position
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Place

@@ -7,7 +7,7 @@ import pytest
 
 import silverfold.pipelines.landing.sink
 from silverfold.conf.errors import StoreUnavailable
-from silverfold.connectors.base import Boundary, Frame, Kind, mark
+from silverfold.connectors.frames import Boundary, Frame, Kind, mark
 from silverfold.pipelines.landing.totals import LandingTotals
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Place

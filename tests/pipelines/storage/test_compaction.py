@@ -15,7 +15,7 @@ from deltalake.exceptions import CommitFailedError
 
 import silverfold.pipelines.upkeep.retention
 from silverfold.conf.errors import StoreUnavailable
-from silverfold.connectors.base import Boundary, Frame, Kind
+from silverfold.connectors.frames import Boundary, Frame, Kind
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.bronze import read_small_columns
 from silverfold.pipelines.landing.writer import BronzeWriter, compact

@@ -15,7 +15,8 @@ import pytest
 from silverfold.conf.errors import ExpectationFailed, PositionGap, SilverfoldError, StoreUnavailable
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Maintain, Settings
-from silverfold.connectors.base import Connector, Feed, Frame, mark
+from silverfold.connectors.base import Connector, Feed
+from silverfold.connectors.frames import Frame, mark
 from silverfold.connectors.hstreamdb.connector import CONNECTOR as HSTREAM
 from silverfold.connectors.sbe.connector import CONNECTOR as SBE
 from silverfold.connectors.sbe.protocol.schemas import read_schema

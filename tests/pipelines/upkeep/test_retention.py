@@ -15,9 +15,10 @@ from deltalake import DeltaTable, write_deltalake
 import silverfold.pipelines.upkeep.retention
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.conf.model import CutLimits
-from silverfold.connectors.base import Feed, mark
+from silverfold.connectors.base import Feed
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.connectors.frames import mark
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.bronze import last_position, read_small_columns
 from silverfold.pipelines.landing.bronze_table import retained_from
@@ -395,6 +396,5 @@ def test_frames_that_are_there_twice_are_left_once(market: Market):
 
 def test_a_feed_that_has_landed_nothing_drops_nothing(tmp_path: Path):
     market = Market(tmp_path, {"quotes": quotes()})
-
     assert not market.plan().drops
     keep_append_only(market.bronze)

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from silverfold.conf.errors import SourceRefused, SourceUnavailable
-from silverfold.connectors.base import Boundary, Frame, Kind
+from silverfold.connectors.frames import Boundary, Frame, Kind
 from silverfold.connectors.hstreamdb.client import connect
 from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame

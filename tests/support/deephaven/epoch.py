@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from silverfold.connectors.base import Frame
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.deephaven.options import DeephavenTable
 from silverfold.connectors.deephaven.protocol.session import Session
 from silverfold.connectors.deephaven.receiver.epoch import Epoch
+from silverfold.connectors.frames import Frame
 from tests.support.chance import Clock, Highest
 from tests.support.deephaven.frames import GREETING, ROLES, response, sent
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 
 from silverfold.conf.model import Commit
-from silverfold.connectors.base import Boundary, Frame, Kind, mark
 from silverfold.connectors.deephaven.protocol import control
 from silverfold.connectors.deephaven.protocol.columns.encode import encode_column, encode_removed
 from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.protocol.schemas import load_roles
 from silverfold.connectors.deephaven.protocol.types import TYPES, ColumnType
+from silverfold.connectors.frames import Boundary, Frame, Kind, mark
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Place

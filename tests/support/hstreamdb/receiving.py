@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from silverfold.conf.model import Commit
-from silverfold.connectors.base import Frame, Kind, Resume
+from silverfold.connectors.frames import Frame, Kind, Resume
 from silverfold.connectors.hstreamdb.client import connect
 from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.options import HStreamFeed, HStreamOptions

@@ -11,7 +11,8 @@ from silverfold.conf.errors import SilverfoldError
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Settings
 from silverfold.conf.validate import validated
-from silverfold.connectors.base import Feed, Frame, mark
+from silverfold.connectors.base import Feed
+from silverfold.connectors.frames import Frame, mark
 from silverfold.connectors.sbe.connector import CONNECTOR
 from silverfold.connectors.sbe.options import SbeOptions, SbeTable
 from silverfold.connectors.sbe.protocol.schemas import read_schema

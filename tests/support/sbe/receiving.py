@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from silverfold.conf.model import Reconnect
-from silverfold.connectors.base import Feed, Resume
+from silverfold.connectors.base import Feed
+from silverfold.connectors.frames import Resume
 from silverfold.connectors.sbe.protocol.schemas import feed_schema, read_schema
 from silverfold.connectors.sbe.receiver.receiver import SbeReceiver
 from silverfold.connectors.sbe.server.market import Market

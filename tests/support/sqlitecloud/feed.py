@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from silverfold.conf.errors import SilverfoldError
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Settings
-from silverfold.connectors.base import Boundary, Feed, Frame, Kind, mark
+from silverfold.connectors.base import Feed
+from silverfold.connectors.frames import Boundary, Frame, Kind, mark
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description

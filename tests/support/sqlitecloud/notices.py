@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from silverfold.connectors.base import ControlFrame
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "sqlitecloud"

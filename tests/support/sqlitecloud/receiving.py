@@ -16,7 +16,8 @@ from typing import Any
 import apsw
 
 from silverfold.conf.model import Reconnect
-from silverfold.connectors.base import Boundary, ControlFrame, Feed, Frame, Kind, Resume
+from silverfold.connectors.base import Feed
+from silverfold.connectors.frames import Boundary, ControlFrame, Frame, Kind, Resume
 from silverfold.connectors.sqlitecloud.client.client import Client, connect
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from silverfold.connectors.base import Boundary, Feed, Frame, Kind
+from silverfold.connectors.base import Feed
+from silverfold.connectors.frames import Boundary, Frame, Kind
 from silverfold.connectors.tengi.options import TengiFeed, TengiOptions, TengiTable
 from silverfold.connectors.tengi.protocol import Byte, Encoder, Identifier, Int, Message, Packet
 from tests.support.two_readers import TwoReaders

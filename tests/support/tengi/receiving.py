@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from silverfold.connectors.base import Boundary, Frame, Kind, Resume
+from silverfold.connectors.frames import Boundary, Frame, Kind, Resume
 from silverfold.connectors.tengi.connector import CONNECTOR
 from silverfold.connectors.tengi.options import TengiFeed, TengiOptions
 from silverfold.connectors.tengi.protocol.events import Transport

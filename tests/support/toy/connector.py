@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from silverfold.connectors.base import Connector, Decoder, Problem, Receiver, TableKind
+from silverfold.connectors.base import Connector, Decoder, Problem, TableKind
+from silverfold.connectors.frames import Receiver
 from silverfold.connectors.verification import ReferenceReader
 from toy.options import ToyFeed, ToyOptions, ToyTable
 

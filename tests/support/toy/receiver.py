@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from silverfold.connectors.base import Boundary, Frame, FrameSink, Kind, Resume
+from silverfold.connectors.frames import Boundary, Frame, FrameSink, Kind, Resume
 from toy.options import ToyFeed
 from toy.protocol import line
 
 
 class ToyReceiver:
-    """See `connectors.base.Receiver`."""
+    """See `connectors.frames.Receiver`."""
 
     def __init__(self, feed: ToyFeed) -> None:
         self._lines = feed.options.lines

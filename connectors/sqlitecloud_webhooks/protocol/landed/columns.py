@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from silverfold.conf.names import folded
-from silverfold.connectors.base import ControlFrame, Frame, Kind
+from silverfold.connectors.frames import ControlFrame, Frame, Kind
 from silverfold.connectors.sqlitecloud.protocol.landed.values import Column
 from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
 

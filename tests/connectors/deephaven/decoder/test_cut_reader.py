@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from silverfold.conf.errors import InvalidValue, UnknownTemplate
-from silverfold.connectors.base import ControlFrame, Undecodable
+from silverfold.connectors.base import Undecodable
 from silverfold.connectors.deephaven.decoder import cut_reader
 from silverfold.connectors.deephaven.decoder.blocks import ADDED, MODIFIED, REMOVED, WideRange
 from silverfold.connectors.deephaven.decoder.cut_reader import (
@@ -32,6 +32,7 @@ from silverfold.connectors.deephaven.protocol.messages import ColumnInfo
 from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.deephaven.reference import ReferenceValues
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.wire.sbe.schema.load import with_byte_order
 from tests.support.deephaven.landed_history import ranges_of
 from tests.support.deephaven.vectors import VECTORS, builtin_roles

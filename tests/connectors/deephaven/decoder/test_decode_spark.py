@@ -14,7 +14,7 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 
-from silverfold.connectors.base import Cut, CutStatistics, Kind, Undecodable, mark
+from silverfold.connectors.base import Cut, CutStatistics, Undecodable
 from silverfold.connectors.common.arrow_rows import ArrowRows, InProcess, InSpark
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.deephaven.decoder.decoder import DeephavenDecoder
@@ -22,6 +22,7 @@ from silverfold.connectors.deephaven.options import DeephavenOptions
 from silverfold.connectors.deephaven.protocol.binding import bind
 from silverfold.connectors.deephaven.protocol.session import Session
 from silverfold.connectors.deephaven.receiver.epoch import Epoch
+from silverfold.connectors.frames import Kind, mark
 from silverfold.connectors.wire.sbe.schema.load import with_byte_order
 from silverfold.pipelines.landing.bronze import read_cut, read_frames
 from silverfold.pipelines.storage.cuts import read_cuts

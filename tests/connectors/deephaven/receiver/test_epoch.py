@@ -3,9 +3,9 @@
 import json
 from base64 import b64decode
 
-from silverfold.connectors.base import Frame
 from silverfold.connectors.deephaven.options import DeephavenTable
 from silverfold.connectors.deephaven.protocol.control import decode_request
+from silverfold.connectors.frames import Frame
 from tests.support.chance import Clock
 from tests.support.deephaven.epoch import TABLES, begun, marks, outline, subscribed
 from tests.support.deephaven.frames import (

@@ -9,9 +9,10 @@ import pytest
 
 from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable
 from silverfold.conf.model import Reconnect
-from silverfold.connectors.base import Feed, Resume
+from silverfold.connectors.base import Feed
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
 from silverfold.connectors.deephaven.receiver.receiver import DeephavenReceiver
+from silverfold.connectors.frames import Resume
 from tests.support.chance import Highest
 from tests.support.deephaven.frames import GREETING, begin, end, refusal, response, rows, sent, update
 from tests.support.memory import MemorySink

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from silverfold.connectors.base import ControlFrame
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.hstreamdb.decoder.floors import Floors, read_floors
 from silverfold.connectors.hstreamdb.decoder.landed_records import LandedRecords, landed_records, received
 from silverfold.connectors.hstreamdb.decoder.layouts import RecordReader

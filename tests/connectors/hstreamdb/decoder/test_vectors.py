@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from silverfold.conf.errors import WireError
-from silverfold.connectors.base import ControlFrame
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.hstreamdb.decoder.decoder import HStreamDecoder
 from silverfold.connectors.hstreamdb.decoder.floors import read_floors
 from silverfold.connectors.hstreamdb.options import HStreamTable

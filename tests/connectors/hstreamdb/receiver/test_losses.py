@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from silverfold.connectors.base import Resume
+from silverfold.connectors.frames import Resume
 from silverfold.connectors.hstreamdb.connector import CONNECTOR
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from tests.support.hstreamdb.landed import STREAM

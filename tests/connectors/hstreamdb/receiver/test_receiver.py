@@ -10,7 +10,7 @@ import pytest
 
 from silverfold.conf.errors import ConfigError, RemoteProtocolError, SourceRefused, SourceUnavailable
 from silverfold.conf.model import Commit
-from silverfold.connectors.base import Boundary, ControlFrame, Frame, Kind, Resume
+from silverfold.connectors.frames import Boundary, ControlFrame, Frame, Kind, Resume
 from silverfold.connectors.hstreamdb.decoder.floors import read_floors
 from silverfold.connectors.hstreamdb.protocol.frames import decode_frame
 from silverfold.connectors.hstreamdb.protocol.records import RecordId

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable
-from silverfold.connectors.base import Resume
+from silverfold.connectors.frames import Resume
 from tests.support.peers import nobody, serving
 from tests.support.sbe.receiving import SECURITIES, STREAM, TEXT, Sink, epoch, receiver
 

@@ -15,7 +15,7 @@ import pytest
 import structlog
 
 from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
-from silverfold.connectors.base import Kind, Resume
+from silverfold.connectors.frames import Kind, Resume
 from silverfold.connectors.sbe.connector import CONNECTOR
 from silverfold.connectors.sbe.receiver.growing import GrowingFile
 from silverfold.connectors.sbe.receiver.receiver import SbeReceiver

@@ -8,7 +8,8 @@ import pytest
 
 from silverfold.conf.errors import RemoteProtocolError
 from silverfold.conf.model import Reconnect
-from silverfold.connectors.base import Feed, Resume
+from silverfold.connectors.base import Feed
+from silverfold.connectors.frames import Resume
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_rowset
 from silverfold.connectors.sqlitecloud.protocol.messages import Column, Rowset

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from silverfold.connectors.base import Kind
+from silverfold.connectors.frames import Kind
 from silverfold.connectors.sqlitecloud.options import SqliteCloudTable
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary

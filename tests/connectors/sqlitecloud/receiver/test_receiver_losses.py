@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
-from silverfold.connectors.base import Resume
+from silverfold.connectors.frames import Resume
 from silverfold.connectors.sqlitecloud.options import SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_error, encode_json, encode_rowset
 from silverfold.connectors.sqlitecloud.protocol.messages import Column, Rowset, ServerError

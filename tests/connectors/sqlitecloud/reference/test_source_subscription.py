@@ -7,7 +7,8 @@ import apsw
 import pytest
 
 from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
-from silverfold.connectors.base import ControlFrame, Feed
+from silverfold.connectors.base import Feed
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_rowset
 from silverfold.connectors.sqlitecloud.protocol.messages import Column, Rowset

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from silverfold.connectors.base import Frame
+from silverfold.connectors.frames import Frame
 from silverfold.connectors.sqlitecloud_webhooks.protocol.gate import NOT_LANDED, TOO_LARGE, Gate, Head, Refusal
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.columns import MOST_COLUMNS
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing

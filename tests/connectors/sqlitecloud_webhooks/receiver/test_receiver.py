@@ -16,7 +16,7 @@ import pytest
 import trustme
 
 from silverfold.conf.errors import ConfigError, Fenced, SourceUnavailable, StoreUnavailable
-from silverfold.connectors.base import Resume
+from silverfold.connectors.frames import Resume
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
 from silverfold.connectors.sqlitecloud_webhooks.receiver.receiver import READ_AT_ONCE, WebhookReceiver
 from silverfold.pipelines.landing.writer import BronzeWriter

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from silverfold.conf.errors import InvalidValue, SchemaDrift
-from silverfold.connectors.base import ControlFrame, Cut
+from silverfold.connectors.base import Cut
+from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.tengi.connector import CONNECTOR
 from silverfold.connectors.tengi.decoder.columns import Column
 from silverfold.connectors.tengi.decoder.decoder import read_schemas

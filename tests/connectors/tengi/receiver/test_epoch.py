@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from silverfold.conf.errors import RemoteProtocolError, SourceRefused, TruncatedMessage
-from silverfold.connectors.base import Boundary, Frame, Kind
+from silverfold.connectors.frames import Boundary, Frame, Kind
 from silverfold.connectors.tengi.options import TengiOptions
 from silverfold.connectors.tengi.protocol import Identifier, Int, Packet
 from silverfold.connectors.tengi.protocol.events import BadFrame, MessageReceived

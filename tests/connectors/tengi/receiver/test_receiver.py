@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from silverfold.conf.errors import SourceRefused, SourceUnavailable
-from silverfold.connectors.base import Kind, Resume
 from silverfold.connectors.common.transport import Address
+from silverfold.connectors.frames import Kind, Resume
 from silverfold.connectors.tengi.connector import CONNECTOR
 from silverfold.connectors.tengi.options import TengiOptions
 from silverfold.connectors.tengi.protocol.feed.packets import Ping
