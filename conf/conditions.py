@@ -47,6 +47,8 @@ def check_condition(condition: str) -> str:
         tree = sqlglot.parse_one(condition, dialect=_DIALECT)
     except SqlglotError as error:
         raise ValueError(f"a condition in SQL: {str(error).splitlines()[0]}") from error
+    except RecursionError:
+        raise ValueError("a condition in SQL that is nested less deeply") from None
     if not isinstance(tree, exp.Condition) or tree.find(exp.AggFunc, exp.Subquery, exp.Query):
         raise ValueError("a condition on the columns of one row, without queries and aggregates")
     if tree.find(exp.Window):

@@ -43,6 +43,9 @@ def build(
     """
     settings = invocation(ctx).settings()
     opened = invocation(ctx).chosen_feeds(settings, feeds, every)
+    from silverfold.jobs.common.pandas_later import import_pandas_later  # noqa: PLC0415 - --help needs no Arrow
+
+    import_pandas_later()  # before the next import makes Arrow's first value
     from silverfold.pipelines.applying.run import build_feeds  # noqa: PLC0415 - --help must not load Spark
     from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
 

@@ -67,6 +67,9 @@ def status(
     where there are none. Or when a change came late among partial updates of a row, and has no place: until a whole row
     comes.
     """
+    from silverfold.jobs.common.pandas_later import import_pandas_later  # noqa: PLC0415 - --help needs no Arrow
+
+    import_pandas_later()  # before the next import makes Arrow's first value
     from silverfold.pipelines.reading.status import read_all  # noqa: PLC0415 - --help must not load what jobs run on
 
     if live:

@@ -17,7 +17,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
 
-from silverfold.conf.conditions import functions_for_columns
 from silverfold.conf.errors import UnusableExpectation
 from silverfold.conf.model import Table
 from silverfold.transforms.changes import struct_type
@@ -56,6 +55,8 @@ def check_rules(session: SparkSession, row: StructType, rules: Sequence[Rule], *
     """
     if not rules:
         return
+    from silverfold.conf.conditions import functions_for_columns  # noqa: PLC0415 - slow import, and most tables have no rules
+
     rows = session.range(0).select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in row))
     for rule in rules:
         try:

@@ -2,7 +2,8 @@
 
 A table's rules are the suite ``<feed>.<table>``, written anew from the settings at each run. Suites of the user's own
 are called ``<feed>.<table>.<anything>``; they judge the table as queries see it, and hold what concerns no single row:
-uniqueness, row counts, freshness. Results and their pages (Data Docs) stay in the folder.
+uniqueness, row counts, freshness. They are run as copies, ``copy of <feed>.<table>.<anything>``, since the library
+writes what it runs. Results and their pages (Data Docs) stay in the folder.
 
 The models here are printed by ``silverfold quality --json``: their names and meanings must not change.
 """
@@ -183,25 +184,25 @@ class QualityProject:
         return found.model_copy(update={"reason": failing_rule(judged, rules, table)})
 
     def _judged_by_own(self, suite: str, table: str, judged: JudgedRows) -> SuiteResult:
-        """Judge a table by a suite of the user's own. Whatever it raises is its result, and costs the others nothing.
+        """Judge a table by a copy of a suite of the user's own. Whatever it raises costs the others nothing.
 
-        A suite with an expectation that the library does not know is not run: the library leaves it out, and would
-        write the suite without it.
+        The library writes each suite that it runs, under the name in it, and without what it does not know. A file of
+        the user's is not written.
         """
         try:
-            written = self._expectations_in(suite)
-            known = self.context.suites.get(suite).expectations if written else ()
-            if len(known) != len(written):
-                why = f"{len(written) - len(known)} of its {len(written)} expectations are of a type that is not known"
+            written: Mapping[str, Any] = self.context.expectations_store.get(self._keys()[suite])
+            if written["name"] != suite:
+                why = f"its name in the file is {written['name']}: make it {suite}, as the place of the file says"
                 return SuiteResult(suite=suite, table=table, verdict=Verdict.UNKNOWN, reason=why)
-            return self._result(suite, table, judged.version, judged.table)
+            copy = _copy_of(written)
+            if unknown := len(written["expectations"]) - len(copy.expectations):
+                why = f"{unknown} of its {len(written['expectations'])} expectations are of a type that is not known"
+                return SuiteResult(suite=suite, table=table, verdict=Verdict.UNKNOWN, reason=why)
+            self.context.suites.add_or_update(copy)
+            found = self._result(copy.name, table, judged.version, judged.table)
+            return found.model_copy(update={"suite": suite})
         except Exception as error:  # of a suite that anybody may have written
             return SuiteResult(suite=suite, table=table, verdict=Verdict.UNKNOWN, reason=_named(error))
-
-    def _expectations_in(self, suite: str) -> Sequence[object]:
-        """Return the expectations of a suite as they are written."""
-        written: Sequence[object] = self.context.expectations_store.get(self._keys()[suite])["expectations"]
-        return written
 
     def _result(self, suite: str, table: str, version: int, rows: DataFrame, *, of_rules: bool = False) -> SuiteResult:
         """Validate rows by a suite of the project, store the result and its page."""
@@ -250,6 +251,14 @@ def _suite_of(name: str, rules: Sequence[Rule]) -> ExpectationSuite:
         for rule in rules
     ]
     return gx.ExpectationSuite(name, expectations=expectations)
+
+
+def _copy_of(written: Mapping[str, Any]) -> ExpectationSuite:
+    """Return a suite of the user's own under a name of ours, without expectations that the library does not know."""
+    found = [each.to_json_dict() for each in written["expectations"]]
+    expectations = [{name: value for name, value in each.items() if name != "id"} for each in found]
+    parameters = written.get("suite_parameters")
+    return gx.ExpectationSuite(f"copy of {written['name']}", expectations=expectations, suite_parameters=parameters)
 
 
 def _expectation_result(found: Any, *, of_rules: bool) -> ExpectationResult:

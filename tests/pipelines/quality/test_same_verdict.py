@@ -159,6 +159,8 @@ def test_a_suite_that_cannot_be_run_is_unknown_stays_as_it_is_and_costs_the_othe
     suite["expectations"].append({**suite["expectations"][0], "type": "expect_many_rows", "id": None})
     (folder / "newer.json").write_text(json.dumps(suite))
     (folder / "broken.json").write_text("{")
+    (folder / "copied.json").write_text(json.dumps({**suite, "name": "market.t.fine"}))
+    written = {file: file.read_bytes() for file in folder.iterdir()}
 
     found = {each.suite: each for each in by_suites(built, tmp_path)}
 
@@ -166,7 +168,8 @@ def test_a_suite_that_cannot_be_run_is_unknown_stays_as_it_is_and_costs_the_othe
     assert verdicts.pop("market.t.fine") is Verdict.PASSED
     assert set(verdicts.values()) == {Verdict.UNKNOWN}
     assert found["market.t.newer"].reason == "1 of its 2 expectations are of a type that is not known"
-    assert json.loads((folder / "newer.json").read_text()) == suite
+    assert "its name in the file is market.t.fine: make it market.t.copied" in str(found["market.t.copied"].reason)
+    assert {file: file.read_bytes() for file in folder.iterdir()} == written
     assert "JSONDecodeError" in str(found["market.t.broken"].reason)
     assert "no table gone" in str(found["market.gone.one"].reason)
     assert found["market.t.asks"].reason is not None
