@@ -36,6 +36,7 @@ from pyspark.sql import SparkSession, is_remote
 from silverfold.conf.errors import ApplyError, SparkUnavailable
 from silverfold.pipelines.spark import s3
 from silverfold.pipelines.spark.class_archive import JVM_OPTIONS, archive_path, using_archive
+from silverfold.pipelines.spark.foreign_session import check_session, refusal, set_option
 from silverfold.pipelines.spark.jars import DELTA, jar_options
 from silverfold.pipelines.spark.java import JvmOutput, check_java
 from silverfold.pipelines.spark.workers import await_workers, ship_packages
@@ -119,8 +120,8 @@ def start_spark(settings: Settings, *, app: str) -> SparkSession:
 
     Raises:
         SparkUnavailable: No Java, a Java that Spark does not run on, JARs that cannot be fetched, an option that Spark
-            refuses, no reachable Connect server, or workers that do not come or lack something. The message gives
-            advice.
+            refuses, a session that refuses what builds need (`check_session`), no reachable Connect server, or workers
+            that do not come or lack something. The message gives advice.
         ConfigError: A secret of the ``spark`` table is not where its reference says.
     """
     options, secrets = public_options(settings), {**s3.spark_secrets(settings), **settings.spark_secrets()}
@@ -128,7 +129,9 @@ def start_spark(settings: Settings, *, app: str) -> SparkSession:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # else each query error is also printed, as JSON
     running = _active_session()
     if running is not None:
-        session = _set_options(own_session(running), {**options, **secrets})
+        with refusal("a session of our own"):
+            session = _set_options(own_session(running), {**options, **secrets})
+        check_session(session)
         await_workers(session)
         return session
     if "spark.remote" in settings.spark:
@@ -136,6 +139,8 @@ def start_spark(settings: Settings, *, app: str) -> SparkSession:
     else:
         session = _start({**options, **jar_options(options), "spark.app.name": app}, secrets)
     try:
+        if is_remote():
+            check_session(session)
         ship_packages(session)
         await_workers(session)
     except BaseException:
@@ -147,8 +152,8 @@ def start_spark(settings: Settings, *, app: str) -> SparkSession:
 def _active_session() -> SparkSession | None:
     try:
         return SparkSession.active()
-    except PySparkRuntimeError:
-        return None
+    except PySparkRuntimeError:  # Databricks has started Spark, even where no session is active yet
+        return SparkSession.builder.getOrCreate() if "DATABRICKS_RUNTIME_VERSION" in os.environ else None
 
 
 def public_options(settings: Settings) -> dict[str, str]:
@@ -243,11 +248,11 @@ def has_ended() -> bool:
 
 
 def _set_options(session: SparkSession, options: Mapping[str, str]) -> SparkSession:
-    """Set those options on a running session that are modifiable there and differ."""
+    """Set those options on a running session that are modifiable there and differ. Raises SparkUnavailable."""
     have = session.conf.getAll
     for name, value in options.items():
         if have.get(name) != value and session.conf.isModifiable(name):
-            session.conf.set(name, value)
+            set_option(session, name, value)
     return session
 
 
