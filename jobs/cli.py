@@ -229,10 +229,17 @@ def _environment_error(error: Exception) -> str | None:
 
 def main_of(name: str) -> None:
     """Run one job as ``python -m silverfold.jobs.<name>``; --conf and --env may precede its own arguments."""
-    arguments, own = sys.argv[1:], 0
+    arguments = sys.argv[1:]
+    own = count_before_command(arguments)
+    main([*arguments[:own], name, *arguments[own:]])
+
+
+def count_before_command(arguments: Sequence[str]) -> int:
+    """Return the number of arguments that precede a command's name: --conf, --env and their values."""
+    own = 0
     while own < len(arguments) and arguments[own].split("=")[0] in ("--conf", "--env"):
         own += 1 if "=" in arguments[own] else 2
-    main([*arguments[:own], name, *arguments[own:]])
+    return own
 
 
 def exit_code(error: SilverfoldError) -> int:

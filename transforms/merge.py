@@ -30,6 +30,8 @@ _TXN_APP = "spark.databricks.delta.write.txnAppId"
 _TXN_VERSION = "spark.databricks.delta.write.txnVersion"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 """Session setting: text that the session's commits carry."""
+POSITION_OPTIONS = (_TXN_APP, _TXN_VERSION, USER_METADATA)
+"""Session settings that carry a position into commits. A MERGE takes it from nowhere else."""
 _SUBSTITUTE = "spark.sql.variable.substitute"
 
 SOURCE = "silverfold_net_rows"

@@ -38,7 +38,7 @@ from silverfold.pipelines.spark import s3
 from silverfold.pipelines.spark.class_archive import JVM_OPTIONS, archive_path, using_archive
 from silverfold.pipelines.spark.jars import fitting_delta, jar_options
 from silverfold.pipelines.spark.java import JvmOutput, check_java
-from silverfold.pipelines.spark.running import active_session, check_delta
+from silverfold.pipelines.spark.running import active_session, check_delta, check_session, refusal, set_option
 from silverfold.pipelines.spark.workers import await_workers, ship_packages
 
 if TYPE_CHECKING:
@@ -121,8 +121,8 @@ def start_spark(settings: Settings, *, app: str, running: SparkSession | None = 
 
     Raises:
         SparkUnavailable: No Java, a Java that Spark does not run on, JARs that cannot be fetched, an option that Spark
-            refuses, no reachable Connect server, a running session without Delta, or workers that do not come or lack
-            something. The message gives advice.
+            refuses, a running session that lacks Delta or refuses what builds need (`running`), no reachable Connect
+            server, or workers that do not come or lack something. The message gives advice.
         ConfigError: A secret of the ``spark`` table is not where its reference says.
     """
     options, secrets = public_options(settings), {**s3.spark_secrets(settings), **settings.spark_secrets()}
@@ -132,7 +132,9 @@ def start_spark(settings: Settings, *, app: str, running: SparkSession | None = 
             PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)  # else each query error is also printed, as JSON
     if running is not None:
         check_delta(running)
-        session = _set_options(own_session(running), {**options, **secrets})
+        with refusal("a session of our own"):
+            session = _set_options(own_session(running), {**options, **secrets})
+        check_session(session)
         await_workers(session)
         return session
     if "spark.remote" in settings.spark:
@@ -140,6 +142,8 @@ def start_spark(settings: Settings, *, app: str, running: SparkSession | None = 
     else:
         session = _start({**options, **jar_options(options), "spark.app.name": app}, secrets)
     try:
+        if is_remote():
+            check_session(session)
         ship_packages(session)
         await_workers(session)
     except BaseException:
@@ -240,11 +244,11 @@ def has_ended() -> bool:
 
 
 def _set_options(session: SparkSession, options: Mapping[str, str]) -> SparkSession:
-    """Set those options on a running session that are modifiable there and differ."""
+    """Set those options on a running session that are modifiable there and differ. Raises SparkUnavailable."""
     have = session.conf.getAll
     for name, value in options.items():
         if have.get(name) != value and session.conf.isModifiable(name):
-            session.conf.set(name, value)
+            set_option(session, name, value)
     return session
 
 

@@ -246,9 +246,22 @@ def test_of_sparks_options_some_may_be_secrets(tmp_path):
         ('warehouse = " "\n', "warehouse: found ' ', allowed: a folder, or a URL with more than its beginning"),
         ('warehouse = "~/wh"\n', "warehouse: found '~/wh', allowed: a folder whose path is written out"),
         ('warehouse = "s3://"\n', "warehouse: found 's3://', allowed: a folder, or a URL with more than its beginning"),
-        (
-            'warehouse = "/Volumes/main/default/x"\n',
-            "warehouse: found '/Volumes/main/default/x', allowed: the URL of",
+        *(
+            (
+                f'warehouse = "{place}"\n',
+                f"warehouse: found '{place}', allowed: the URL of the external location below it, such as abfss://…, "
+                "s3://… or gs://…: a volume or a mount cannot rename a file in one step, so of two writers one loses",
+            )
+            for place in (
+                "/Volumes/main/default/x",
+                "/Volumes",
+                "/tmp/../Volumes/main",
+                "file:///Volumes/main/default/x",
+                "dbfs:/Volumes/main/default/x",
+                "dbfs:///Volumes/main/default/x",
+                "/dbfs/Volumes/main/default/x",
+                "dbfs:/mnt/lake",
+            )
         ),
         ('warehouse = "/w#1"\n', "warehouse: found '/w#1', allowed: a folder without # in its path '/w#1', which"),
         ('warehouse = "/w[?\\t"\n', r"warehouse: found '/w[?\t', allowed: a folder without ? [ \t in its path"),
@@ -266,6 +279,12 @@ def test_of_sparks_options_some_may_be_secrets(tmp_path):
 def test_numbers_and_places_that_make_no_sense_are_mistakes(tmp_path: Path, settings: str, expected: str) -> None:
     (mistake,) = mistakes(folder(tmp_path, settings))
     assert mistake.startswith(f"{tmp_path}/settings.toml: {expected}")
+
+
+def test_a_folder_that_leads_to_a_volume_is_a_mistake(tmp_path: Path) -> None:
+    (tmp_path / "lake").symlink_to("/Volumes/main/default")
+    (mistake,) = mistakes(folder(tmp_path / "conf", f'warehouse = "{tmp_path}/lake/x"\n'))
+    assert "a volume or a mount cannot rename a file in one step" in mistake
 
 
 def test_a_wait_without_end_is_a_mistake(tmp_path: Path) -> None:
