@@ -27,6 +27,7 @@ from tests.support.replay import replay
 
 PATIENCE = 120.0
 DEMO = TABLES["baskets"]
+IN_A_CHILD = {"program": ("-m", "silverfold.jobs.databricks"), "feeds": ("receive", "market")}
 
 
 @pytest.fixture
@@ -137,20 +138,22 @@ def wait_for_rows(places, table):
 
 
 @pytest.mark.parametrize(
-    ("number", "again"),
+    ("number", "again", "command"),
     [
-        (signal.SIGTERM, None),
-        (signal.SIGINT, 0.0),
-        pytest.param(signal.SIGTERM, 0.002, marks=pytest.mark.nightly),
-        pytest.param(signal.SIGINT, None, marks=pytest.mark.nightly),
-        pytest.param(signal.SIGTERM, 0.0, marks=pytest.mark.nightly),
-        pytest.param(signal.SIGINT, 0.002, marks=pytest.mark.nightly),
+        (signal.SIGTERM, None, {}),
+        (signal.SIGINT, 0.0, {}),
+        (signal.SIGTERM, None, IN_A_CHILD),
+        pytest.param(signal.SIGTERM, 0.002, {}, marks=pytest.mark.nightly),
+        pytest.param(signal.SIGINT, None, {}, marks=pytest.mark.nightly),
+        pytest.param(signal.SIGTERM, 0.0, {}, marks=pytest.mark.nightly),
+        pytest.param(signal.SIGINT, 0.002, {}, marks=pytest.mark.nightly),
+        pytest.param(signal.SIGINT, 0.0, IN_A_CHILD, marks=pytest.mark.nightly),
     ],
 )
 def test_a_signal_stops_it_cleanly_with_everything_landed_also_where_it_is_sent_twice(
-    conf, places, table, number, again
+    conf, places, table, *, number, again, command
 ):
-    with started(conf) as process:
+    with started(conf, **command) as process:
         wait_for_snapshot(places)
         process.send_signal(number)
         if again is not None:

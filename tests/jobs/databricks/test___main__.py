@@ -53,11 +53,17 @@ def test_a_command_that_succeeds_returns(run, capsys):
     assert capsys.readouterr().out.startswith("silverfold ")
 
 
-@pytest.mark.parametrize("command", ["build", "check", "maintain", "receive", "status", "verify"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("build market", "check market", "maintain market", "receive market", "rebuild market quotes"),
+        *("config check", "sql TABLE", "status", "verify market"),
+    ],
+)
 def test_a_warehouse_in_a_volume_ends_each_command_with_the_reason(run, capfd, tmp_path, command):
     (tmp_path / "settings.toml").write_text('warehouse = "/Volumes/main/default/lake"\n')
     with pytest.raises(SystemExit) as left:
-        run("--conf", str(tmp_path), command, "market")
+        run("--conf", str(tmp_path), *command.split())
     assert left.value.code == 2
     assert "a volume or a mount cannot rename a file in one step" in capfd.readouterr().err
 
