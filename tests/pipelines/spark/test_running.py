@@ -5,10 +5,10 @@ from collections.abc import Collection
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
-from silverfold.pipelines.spark.running import check_session
 
 from silverfold.conf.errors import SparkUnavailable
 from silverfold.conf.model import Settings
+from silverfold.pipelines.spark.running import check_session
 from silverfold.pipelines.spark.session import start_spark
 from silverfold.transforms.merge import POSITION_OPTIONS
 
@@ -46,6 +46,9 @@ class Session:
 
     def newSession(self) -> "Session":  # noqa: N802 - as above
         return Session(self.refused, caches=self.caches)
+
+    def sql(self, _statement: str) -> None:
+        """Know Delta's statements."""
 
     def range(self, _count: int) -> "Session":
         return self
