@@ -27,7 +27,7 @@ from silverfold.pipelines.storage.cuts import FAILED_RULE
 from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, compute_all, struct_type
 from silverfold.transforms.complete_rows import completed, row_after
 from silverfold.transforms.existing_rows import by_keys, snapshot_by_keys, with_taken
-from silverfold.transforms.expectations import FAILED, Rule, failures, is_quarantined, with_failed_rules
+from silverfold.transforms.expectations import FAILED, Rule, is_quarantined, with_failed_rules
 from silverfold.transforms.merge import OP, POSITION, PRESENT, net_rows
 from silverfold.transforms.sql import quoted
 
@@ -61,7 +61,7 @@ def check_cut(decoded: DecodedCut, folded: FoldedCut) -> CheckedCut:
     results = _result_rows(decoded, folded)
     try:
         rows = decoded.cached(with_failed_rules(results, decoded.silver.rules, decoded.later))
-        failed = {f"{FAILED_RULE}{name}": count for name, count in failures(decoded.silver.rules).items()}
+        failed = _failures(rows, decoded.silver.rules)
         keys = {name: F.count_if(refused) for name, refused in _refused_keys(rows).items()}
         counts = counted(rows, {**keys, **failed, **_first_refused(decoded, rows)})
     except PySparkException:
@@ -72,6 +72,21 @@ def check_cut(decoded: DecodedCut, folded: FoldedCut) -> CheckedCut:
     side_rows = _side_rows(decoded, folded, rows.where(out), counts)
     written = rows.where(~out) if decoded.cut.replaces else _without_unchanged_side_rows(rows, out)
     return CheckedCut(_flatten(decoded, written), side_rows, {**folded.notes, **counts})
+
+
+def _failures(rows: DataFrame, rules: Sequence[Rule]) -> dict[str, Column]:
+    """Return, by note, an aggregate that counts the rows which fail a rule, of those that the cut changes.
+
+    Of a rule whose action is ``fail`` it counts the unchanged rows of the side table too: they went there under another
+    rule, or action, and may not enter the table.
+    """
+    brought = F.col("changed") if "changed" in rows.columns else F.lit(True)  # a snapshot brings all rows
+    return {
+        f"{FAILED_RULE}{rule.name}": F.count_if(
+            F.array_contains(FAILED, rule.name) & (F.lit(rule.action == "fail") | brought)
+        )
+        for rule in rules
+    }
 
 
 def _without_unchanged_side_rows(rows: DataFrame, out: Column) -> DataFrame:

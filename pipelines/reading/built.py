@@ -12,7 +12,7 @@ from silverfold.pipelines.holding.quarantine_log import Hold, quarantined
 from silverfold.pipelines.landing.losses import losses_of, was_replaced
 from silverfold.pipelines.landing.ranges import is_inside
 from silverfold.pipelines.places import Place, Places
-from silverfold.pipelines.storage.companions import EMPTIED, GONE, Companion, Part, companion_of
+from silverfold.pipelines.storage.companions import EMPTIED, GONE, Companion, Part, companion_of, parts_of
 from silverfold.pipelines.storage.cuts import CutRow, built_otherwise, emptied_since_whole, newest_note
 from silverfold.pipelines.storage.silver_position import NO_POSITION, SilverPosition, silver_position
 from silverfold.pipelines.store import count_rows, is_emptied, naming_the_store, open_table
@@ -78,11 +78,7 @@ def read_built(
     base = base_needed(places, connector, feed, table)
     if opened is None:
         return Built(quarantined=held, begins_at=begins, base=base)
-    parts: list[Part] = ["aside"]
-    if feed.tables[table].keeps_history:
-        parts.append("history")
-    if connector.source_ordered:
-        parts.append("tombstones")
+    parts = parts_of(connector, feed.tables[table])
     with naming_the_store(place):
         now = silver_position(places, feed.name, table)
         companions = {part: companion_of(places, feed.name, table, part, opened) for part in parts}

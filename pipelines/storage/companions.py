@@ -13,6 +13,8 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from silverfold.conf.model import Table
+from silverfold.connectors.base import Connector
 from silverfold.pipelines.places import Place, Places, history_of, side_table_of, silver_table_of
 from silverfold.pipelines.storage.commit_note import NOT_TOLD, REBUILT, CommitNote
 from silverfold.pipelines.storage.cuts import app_id, newest_note, position_in
@@ -143,6 +145,16 @@ def companion_of(
     built = position_in(silver, app_id(feed, table)) >= 0
     version: int | None = getattr(companion_versions(newest_note(silver, until=at), built=built), part)
     return find_companion(companion_place(places, feed, table, part), version)
+
+
+def parts_of(connector: Connector, table: Table) -> list[Part]:
+    """Return which companion tables a table with these settings may need."""
+    parts: list[Part] = ["aside"]
+    if table.keeps_history:
+        parts.append("history")
+    if connector.source_ordered:
+        parts.append("tombstones")
+    return parts
 
 
 def companion_place(places: Places, feed: str, table: str, part: Part) -> Place:

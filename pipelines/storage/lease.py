@@ -143,8 +143,12 @@ class Lease:
                 found = obstore.get(self.store, self.name)
             except FileNotFoundError:
                 return _State(None, None, 0)
-            body = json.loads(bytes(found.bytes()))
+            content = bytes(found.bytes())
+        try:
+            body = json.loads(content)
             return _State(found.meta["e_tag"], body["holder"], body["turn"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreUnavailable(f"lease {self.name}: this object is no lease, remove it") from error
 
     def _put(self, seen: _State, holder: str | None) -> _State | None:
         """Set or clear the lease's holder; return its new state, None if it has changed since it was read."""
@@ -166,7 +170,7 @@ class Lease:
 
         try:
             yield
-        except (BaseError, OSError, KeyError, ValueError) as error:  # the last two for an object that we did not write
+        except (BaseError, OSError) as error:
             raise StoreUnavailable(f"lease {self.name}: {str(error).splitlines()[0]}") from error
 
 
@@ -206,11 +210,16 @@ def _locked(file: Path, table: str, *, alone: bool, patience: float) -> Iterator
 
     Raises:
         Overtaken: Others held it for too long.
-        StoreUnavailable: The file cannot be made.
+        StoreUnavailable: The file cannot be made, or something else is in its place.
     """
     with naming_the_store(str(file)):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        opened = file.open("ab")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            opened = file.open("ab")
+        except FileExistsError as error:
+            raise StoreUnavailable(f"{file.parent} is a file where a folder of locks belongs: remove it") from error
+        except IsADirectoryError as error:
+            raise StoreUnavailable(f"{file} is a folder where a lock file belongs: remove it") from error
     with opened:
         until = time.monotonic() + patience
         while not _try_lock(opened, fcntl.LOCK_EX if alone else fcntl.LOCK_SH):

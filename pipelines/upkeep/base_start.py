@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
@@ -91,7 +91,7 @@ def begin_from_base(session: SparkSession, places: Places, side: SidePlaces, con
         session: Not shared with other writers.
 
     Raises:
-        ApplyError: The base was built with other settings, or Spark or Delta refused. ExpectationFailed: A row of it
+        ApplyError: `base_misfit`, or Spark or Delta refused. ExpectationFailed: A row of it
             fails a rule whose action is ``fail``.
         StoreUnavailable: The base cannot be read now, or a file of it is damaged or missing.
     """
@@ -108,7 +108,13 @@ def begin_from_base(session: SparkSession, places: Places, side: SidePlaces, con
             with named_errors(table):
                 rows, side_rows = judged_anew(rows, side_rows, rules, later, table=table)
             note = replace(note, rules=rules_digest(rules))
-        _write(base, side, note, rows, side_rows)
+        history = base.rows_of("history") if feed.tables[table].keeps_history else None
+        beside: Mapping[Part, DataFrame | None] = {
+            "history": history,
+            "tombstones": base.rows_of("tombstones"),
+            "aside": side_rows,
+        }
+        _write(base, side, note, rows, beside)
 
 
 def _columns(place: Place) -> Sequence[StructField]:
@@ -117,21 +123,17 @@ def _columns(place: Place) -> Sequence[StructField]:
     return () if opened is None else StructType.fromJson(json.loads(opened.schema().to_json())).fields
 
 
-def _write(base: _Base, side: SidePlaces, note: CommitNote, rows: DataFrame, side_rows: DataFrame | None) -> None:
+def _write(
+    base: _Base, side: SidePlaces, note: CommitNote, rows: DataFrame, beside: Mapping[Part, DataFrame | None]
+) -> None:
     """Write the companion tables, and last the table with the versions of them that count."""
     metadata = note.to_json()
 
-    def written(part: Part, rows: DataFrame | None) -> int | None:
-        if rows is None:
-            return None
+    def written(part: Part, rows: DataFrame) -> int:
         return replace_companion(rows, companion_place(side, base.feed, base.table, part), metadata, table=base.table)
 
-    versions = CompanionVersions(
-        written("history", base.rows_of("history")),
-        written("tombstones", base.rows_of("tombstones")),
-        written("aside", side_rows),
-    )
-    text = replace(note, **versions._asdict()).to_json()
+    versions = {part: None if rows is None else written(part, rows) for part, rows in beside.items()}
+    text = replace(note, **CompanionVersions(**versions)._asdict()).to_json()
     recorded = Recorded(app_id(base.feed, base.table), note.last_position, text)
     append(rows, side.silver(base.feed, base.table).url, recorded=recorded)
 

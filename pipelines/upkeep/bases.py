@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
+from silverfold.conf.errors import ApplyError
 from silverfold.conf.model import Settings
 from silverfold.connectors.base import Connector, Feed
 from silverfold.pipelines.applying.build import FeedBuild
@@ -31,7 +32,7 @@ from silverfold.pipelines.storage.cuts import built_otherwise, position_reached
 from silverfold.pipelines.storage.remove_tree import remove_tree
 from silverfold.pipelines.storage.silver_position import silver_position
 from silverfold.pipelines.store import naming_damaged_file
-from silverfold.pipelines.upkeep.beginnings import begins_at
+from silverfold.pipelines.upkeep.beginnings import base_misfit, base_needed, begins_at
 
 
 def first_since(bronze: Place, moment: datetime, *, after: int) -> int | None:
@@ -61,6 +62,7 @@ class BaseBuild:
         Runs Spark jobs; safe to repeat, and to run alongside builds and readers.
 
         Raises:
+            ApplyError: A table cannot begin with it, and bronze cannot make another; with the way on.
             SilverfoldError: It stopped at a frame or a setting, or the store is unavailable. What it reached counts.
         """
         applied = position_reached(self._live, self.feed.name, self.table)
@@ -68,10 +70,15 @@ class BaseBuild:
         reason = self._why_none(position)
         if reason is not None:
             return f"not made, {reason}" if position is None else f"stays at position {position}: {reason}"
+        given = (self._live, self.connector, self.feed, self.table)
+        misfit, is_needed = base_misfit(*given), base_needed(*given) is not None
+        if misfit is not None and is_needed:
+            raise ApplyError(misfit, table=self.table)
         bound = applied + 1 if before is None else min(before, applied + 1)
         if dry_run:
             return f"would take what landed before position {bound}"
-        self._remove_useless(position)
+        if misfit is not None or position is None:
+            self._remove()
         reached = self._build(bound)
         if reached < 0:
             return "not made, no whole update is old enough"
@@ -105,16 +112,13 @@ class BaseBuild:
             return "frames that the table has taken were dropped"
         return None
 
-    def _remove_useless(self, position: int | None) -> None:
-        """Remove a base that leads nowhere, if bronze can make another: behind dropped frames, or of other settings.
+    def _remove(self) -> None:
+        """Remove a base that leads nowhere, if there is one: behind dropped frames, damaged, or of other settings.
 
         The table goes last: a base that is removed in part is still found to be useless.
         """
         feed, places = self.feed.name, self._places
-        keys = self.feed.tables[self.table].keys
-        is_stale = position is None and position_reached(places, feed, self.table) >= 0
-        is_whole = not dropped_of(self._live.bronze(feed), feed, self.table).floor
-        if is_stale or (is_whole and built_otherwise(places, self.connector, self.feed, self.table, keys)):
+        if position_reached(places, feed, self.table) >= 0:
             for place in tables_of(places, feed, self.table):
                 remove_tree(place)
             remove_tree(places.own(feed))

@@ -9,6 +9,7 @@ from silverfold.pipelines.landing.bronze_table import retained_from
 from silverfold.pipelines.landing.dropped import base_position, dropped_of
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.storage.commit_note import HISTORY_BEGINS, REBUILT
+from silverfold.pipelines.storage.companions import companion_of, companion_place, parts_of
 from silverfold.pipelines.storage.cuts import (
     CutRow,
     all_cuts,
@@ -67,16 +68,28 @@ def base_needed(places: Places, connector: Connector, feed: Feed, table: str) ->
 def base_misfit(places: Places, connector: Connector, feed: Feed, table: str) -> str | None:
     """Return why a table cannot begin with its base, with the way on; None if it can.
 
-    Other settings made it, or a power cut emptied a commit of it. Raises StoreUnavailable.
+    Other settings made it, or it is damaged (`base_damage`). Raises StoreUnavailable.
+    """
+    why = built_otherwise(places.base(table), connector, feed, table, feed.tables[table].keys)
+    if why is None and (why := base_damage(places, connector, feed, table)) is None:
+        return None
+    anew = f"to begin anew without what was dropped, remove {_in_the_way(places, feed.name, table)}"
+    return f"bronze has not what its base is made of, and {why}: put that back; or, {anew}"
+
+
+def base_damage(places: Places, connector: Connector, feed: Feed, table: str) -> str | None:
+    """Return what a table's base lacks; None if nothing, or without a base. Raises StoreUnavailable.
+
+    A power cut emptied a commit of it, or a companion table with the rows that count is gone.
     """
     base = places.base(table)
-    why = built_otherwise(base, connector, feed, table, feed.tables[table].keys)
-    if why is None and (version := emptied_since_whole(base, feed.name, table)) is not None:
-        why = f"commit {version} of {base.silver(feed.name, table)} is an empty file, as a power cut leaves"
-    if why is None:
-        return None
-    anew = f"put that back; or, to begin anew without what was dropped, remove {base.own(feed.name)} and the table"
-    return f"bronze has not what its base is made of, and {why}: {anew}"
+    if (version := emptied_since_whole(base, feed.name, table)) is not None:
+        return f"commit {version} of {base.silver(feed.name, table)} is an empty file, as a power cut leaves"
+    opened = open_table(base.silver(feed.name, table))
+    for part in parts_of(connector, feed.tables[table]):
+        if companion_of(base, feed.name, table, part, opened).is_gone:
+            return f"the rows of {companion_place(base, feed.name, table, part)} are gone"
+    return None
 
 
 def _is_there(place: Place) -> bool:
@@ -86,10 +99,15 @@ def _is_there(place: Place) -> bool:
         return True
 
 
+def _in_the_way(places: Places, feed: str, table: str) -> str:
+    """Return what is to be removed for a table to begin anew with what is left in bronze."""
+    found = [place for place in (places.silver(feed, table), places.history(feed, table)) if _is_there(place)]
+    return ", ".join(map(str, [*found, places.base(table).own(feed)]))
+
+
 def advice_without_base(places: Places, feed: str, table: str) -> str:
     """Return the way on for a table that lacks frames which only a base, now gone, had."""
-    found = [place for place in (places.silver(feed, table), places.history(feed, table)) if _is_there(place)]
-    there = ", ".join(map(str, [*found, places.base(table).own(feed)]))
+    there = _in_the_way(places, feed, table)
     return f"no base has what was there. To begin anew with what is left, remove {there}"
 
 

@@ -3,8 +3,8 @@
 To continue, be verified and be rebuilt, a table needs every frame from the beginning of the last complete snapshot it
 has applied. If that is the first of its epoch and overlaid by earlier updates, it needs the complete epoch, and the
 frame before, from which a plan sees that the epoch is complete. A table whose stream has no snapshots needs what its
-base (`pipelines.upkeep.bases`) has not: without one, everything, unless nothing has landed for it. One that keeps
-history of snapshots, and one with snapshots that is not built yet, need everything.
+base (`pipelines.upkeep.bases`) has not: without one, or if something of it is gone, everything, unless nothing has
+landed for it. One that keeps history of snapshots, and one with snapshots that is not built yet, need everything.
 
 Below the *floor* only the control frames and marks of epochs that continue above it are retained, since later frames
 are read with them. Streams without snapshots go on across epochs: where a feed has any, older control frames stay too,
@@ -22,7 +22,7 @@ meanwhile conflicts at most once, and retries by itself.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Literal, NamedTuple
@@ -46,7 +46,7 @@ from silverfold.pipelines.storage.compaction import claim
 from silverfold.pipelines.storage.cuts import last_cuts
 from silverfold.pipelines.storage.silver_position import silver_positions
 from silverfold.pipelines.store import dataset_of, open_table, until_committed
-from silverfold.pipelines.upkeep.beginnings import begins_at
+from silverfold.pipelines.upkeep.beginnings import base_damage, begins_at
 
 _APPEND_ONLY = "delta.appendOnly"
 
@@ -111,6 +111,9 @@ def plan_retention(places: Places, connector: Connector, feed: Feed, *, keep_sin
         name: StreamRules.read(places, connector, feed, name, now, is_misfit=is_on_other_bronze(bronze, lost, now))
         for name, now in tables.items()
     }
+    for name, each in rules.items():
+        if each.base is not None and base_damage(places, connector, feed, name) is not None:
+            rules[name] = replace(each, base=None)
     scan = _BronzeScan(list({each.stream: None for each in rules.values()}), _microseconds(keep_since))
     for batch in read_small_columns(bronze, after=dropped_to - 1):
         scan.take(batch)

@@ -20,7 +20,7 @@ from silverfold.pipelines.places import Places
 from silverfold.pipelines.storage.companions import companion
 from silverfold.pipelines.storage.cuts import newest_note
 from silverfold.pipelines.store import open_table
-from silverfold.pipelines.upkeep.beginnings import base_needed
+from silverfold.pipelines.upkeep.beginnings import base_misfit, base_needed
 from silverfold.pipelines.verifying.silver_rows import LeftOut, SilverRows, degraded_rows, read_silver
 from silverfold.pipelines.verifying.table_fold import Row
 
@@ -40,6 +40,8 @@ class BaseRows:
         history: Its versions; None if it has none.
         degraded: Keys of rows that may lack late changes.
         partial: Rows may be made of partial updates.
+        misfit: Why a table cannot begin with it, with the way on (`pipelines.upkeep.beginnings.base_misfit`); None if
+            it can.
     """
 
     position: int
@@ -49,6 +51,7 @@ class BaseRows:
     history: SilverRows | None
     degraded: frozenset[Key]
     partial: bool
+    misfit: str | None
 
     @property
     def since(self) -> int:
@@ -149,6 +152,7 @@ def read_base(places: Places, connector: Connector, feed: Feed, table: str) -> B
         None if history.counts is None else SilverRows(base.history(feed.name, table), history.counts),
         degraded_rows(base, connector, feed, table, version).keys,
         partial=note is not None and note.partial,
+        misfit=base_misfit(places, connector, feed, table),
     )
 
 

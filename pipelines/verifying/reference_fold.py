@@ -129,10 +129,13 @@ class LandedTable:
     def since(self, since: int) -> int:
         """Return the position from which bronze has to have every frame: ``since`` without a base.
 
-        Raises PositionGap if the base is further than the table, which was set back.
+        Raises PositionGap if the table cannot begin with the base, or the base is further than the table, which was set
+        back.
         """
         if self.base is None:
             return since
+        if self.base.misfit is not None:
+            raise PositionGap(feed=self.feed.name, first=0, last=self.base.floor - 1, advice=self.base.misfit)
         if self.base.position > self.through:
             advice = f"`silverfold rebuild {self.feed.name} {self.table}` makes it anew from its base"
             raise PositionGap(feed=self.feed.name, first=self.through + 1, last=self.base.position, advice=advice)

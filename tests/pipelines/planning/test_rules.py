@@ -68,19 +68,25 @@ def test_a_row_that_fails_a_rule_is_kept_out_until_a_change_of_some_columns_mend
 
 
 @pytest.mark.parametrize("keys", [pytest.param((), marks=pytest.mark.nightly), ("Sym",)])
-def test_rows_that_stay_in_the_side_table_do_not_count_as_ignored(
+def test_rows_that_stay_in_the_side_table_count_neither_as_ignored_nor_as_failures(
     spark: SparkSession, warehouse: Path, keys: tuple[str, ...]
 ) -> None:
     built, history = market(spark, warehouse, keys=keys, expect={"small": rule("Qty < 100", "quarantine")})
     history.update("t", modified={1: {"Qty": 500}})
     assert built.land_and_build(history) == {}
+    assert built.notes("t") == {"failed.small": 1}
     history.update("t", modified={2: {"Qty": 21}})
     assert built.land_and_build(history) == {}
 
     cut = last_cuts(built.places, built.feed.name)["t"]
     assert (cut.inserted, cut.updated, cut.deleted, cut.ignored) == (0, 1, 0, 0)
+    assert cut.notes == {}
     assert [row["Qty"] for row in built.rows("t").values()] == [21]
     assert query_rows(built, "SELECT Sym, Qty FROM t__aside") == [("AAPL", 500)]
+
+    built.settle(table(keys=keys, expect={"small": rule("Qty < 100", "fail")}))
+    history.update("t", modified={2: {"Qty": 22}})
+    assert built.land_and_build(history)["t"].error_class == "EXPECTATION_FAILED"
 
 
 @pytest.mark.nightly

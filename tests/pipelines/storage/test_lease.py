@@ -130,11 +130,11 @@ def test_of_many_one_works_at_a_time() -> None:
     assert (inside, most) == (0, 1)
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"\x00"])
-def test_what_cannot_be_read_is_named(content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"\x00", b"\xff"])
+def test_an_object_that_is_no_lease_is_named_with_the_way_on(content: bytes) -> None:
     store = MemoryStore()
     store.put(NAME, content)
-    with pytest.raises(StoreUnavailable, match="lease _silverfold/feed/lease/t: "):
+    with pytest.raises(StoreUnavailable, match="lease _silverfold/feed/lease/t: this object is no lease, remove it"):
         enter(lease(store).held())
 
 
@@ -182,6 +182,23 @@ def test_a_lock_that_cannot_be_made_is_an_error_of_the_store(tmp_path: Path) -> 
     (tmp_path / "_silverfold").write_text("no folder")
     with pytest.raises(StoreUnavailable, match="_silverfold/feed/lease"):
         enter(writer(tmp_path))
+
+
+def test_what_stands_where_a_lock_belongs_is_named_with_the_way_on(tmp_path: Path) -> None:
+    locks = tmp_path / "_silverfold/feed/lease"
+    (locks / "t").mkdir(parents=True)
+    with pytest.raises(StoreUnavailable) as folder:
+        enter(writer(tmp_path))
+    (locks / "t").rmdir()
+    locks.rmdir()
+    locks.touch()
+    with pytest.raises(StoreUnavailable) as file:
+        enter(writer(tmp_path))
+    locks.unlink()
+    enter(writer(tmp_path))
+
+    assert str(folder.value) == f"{locks}/t is a folder where a lock file belongs: remove it"
+    assert str(file.value) == f"{locks} is a file where a folder of locks belongs: remove it"
 
 
 def test_a_file_system_without_locks_has_writers_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from silverfold.conf.errors import ExpectationFailed, PositionGap, SilverfoldError, StoreUnavailable
+from silverfold.conf.errors import ApplyError, ExpectationFailed, PositionGap, SilverfoldError, StoreUnavailable
 from silverfold.conf.load import load_settings
 from silverfold.conf.model import Maintain, Settings
 from silverfold.connectors.base import Connector, Feed
@@ -34,9 +34,11 @@ from silverfold.pipelines.places import Places
 from silverfold.pipelines.reading.status import TableStatus, read_status
 from silverfold.pipelines.reading.time_travel import as_of_moment
 from silverfold.pipelines.store import open_table
+from silverfold.pipelines.upkeep.bases import BaseBuild
 from silverfold.pipelines.upkeep.beginnings import rebuild_obstacle
 from silverfold.pipelines.upkeep.maintain import Done, Maintenance
 from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
+from silverfold.pipelines.upkeep.retention import plan_retention
 from silverfold.pipelines.verifying.verify import TableVerification, Verdict, verify_history, verify_table
 from tests.connectors.hstreamdb.test_build import batch as record
 from tests.connectors.hstreamdb.test_build import deleted, upsert
@@ -216,7 +218,7 @@ def test_a_rebuild_judges_the_rows_of_the_base_by_the_rules_of_today(spark: Spar
     assert days.verify("albums").verdict is Verdict.EQUAL
 
 
-def test_a_table_without_its_base_says_how_to_begin_anew(spark: SparkSession, warehouse: Path):
+def test_a_table_without_its_base_or_a_part_of_it_says_how_to_begin_anew(spark: SparkSession, warehouse: Path):
     types = {"AlbumId": "bigint"}
     feed = webhook_feed(tables={"albums": webhook_table(types=types, stored_as_scd_type=2)})
     days, frames = Days(spark, warehouse, WEBHOOKS, feed), webhooks(feed)
@@ -224,13 +226,21 @@ def test_a_table_without_its_base_says_how_to_begin_anew(spark: SparkSession, wa
         days.land(*frames(webhook("insert", AlbumId=number)))
         days.build()
     days.maintain()
-    base = days.places.base("albums").own("shop")
-    shutil.rmtree(base.url)
-
-    assert days.verify("albums").reason.endswith("`silverfold rebuild shop albums` says how to begin anew")
+    base, part = days.places.base("albums").own("shop"), days.places.base("albums").history("shop", "albums")
     silver, history = days.places.silver("shop", "albums"), days.places.history("shop", "albums")
-    advice = f"To begin anew with what is left, remove {silver}, {history}, {base}"
-    with pytest.raises(PositionGap, match=re.escape(advice)):
+    shutil.rmtree(part.url)
+    advice = f"to begin anew without what was dropped, remove {silver}, {history}, {base}"
+    for found in (days.verify("albums"), days.verify_history("albums")):
+        assert (found.verdict, str(found.reason).endswith(advice)) == (Verdict.UNKNOWN, True)
+    with pytest.raises(ApplyError, match=re.escape(f"the rows of {part} are gone: put that back; or, {advice}")):
+        days.rebuild("albums")
+    days.feed = webhook_feed(tables={"albums": webhook_table(types=types)})
+    days.rebuild("albums")
+    assert [row["AlbumId"] for row in days.rows("albums")] == [0, 1]
+    days.feed = feed
+    shutil.rmtree(base.url)
+    assert days.verify("albums").reason.endswith("`silverfold rebuild shop albums` says how to begin anew")
+    with pytest.raises(PositionGap, match=re.escape(f"with what is left, remove {silver}, {history}, {base}")):
         days.rebuild("albums")
     for place in (silver, history):
         shutil.rmtree(place.url)
@@ -241,16 +251,20 @@ def test_a_table_without_its_base_says_how_to_begin_anew(spark: SparkSession, wa
 
 def test_a_base_that_cannot_serve_is_named_with_the_way_on(spark: SparkSession, warehouse: Path):
     def feed(insert_absent: str) -> Feed:
-        made = webhook_feed(tables={"albums": webhook_table(types={"AlbumId": "bigint"})})
+        rules = {"natural": {"condition": "AlbumId >= 0", "action": "quarantine"}}
+        made = webhook_feed(tables={"albums": webhook_table(types={"AlbumId": "bigint"}, expect=rules)})
         return replace(made, options=made.options.model_copy(update={"insert_absent": insert_absent}))
 
     days = Days(spark, warehouse, WEBHOOKS, feed("null"))
     frames = webhooks(days.feed)
     for number in range(2):
-        days.land(*frames(webhook("insert", AlbumId=number)))
+        days.land(*frames(webhook("insert", AlbumId=number), webhook("insert", AlbumId=-1 - number)))
         days.build()
-    days.maintain()
-    base = days.places.base("albums").own("shop")
+    base, part = days.places.base("albums").own("shop"), days.places.base("albums").side_table("shop", "albums")
+    BaseBuild(spark, days.settings, WEBHOOKS, days.feed, "albums").advance(4)
+    shutil.rmtree(part.url)  # bronze is whole, and makes another base
+    assert [done for done in days.maintain() if done.failed] == []
+    assert (days.floor > 0, days.verify("albums").verdict) == (True, Verdict.EQUAL)
 
     sound = rebuild_obstacle(days.places, WEBHOOKS, days.feed, "albums")
     other = rebuild_obstacle(days.places, WEBHOOKS, feed("keep"), "albums")
@@ -259,6 +273,12 @@ def test_a_base_that_cannot_serve_is_named_with_the_way_on(spark: SparkSession, 
     newest.write_bytes(b"")
     emptied = rebuild_obstacle(days.places, WEBHOOKS, days.feed, "albums")
     newest.write_bytes(whole)
+    Path(part.url).rename(warehouse / "moved")
+    lacking = rebuild_obstacle(days.places, WEBHOOKS, days.feed, "albums")
+    (not_advanced,) = (done for done in days.maintain() if done.failed)
+    unverified = days.verify("albums")
+    needed = plan_retention(days.places, WEBHOOKS, days.feed, keep_since=days.today).reasons
+    (warehouse / "moved").rename(part.url)
     drift = Hold(position=9, update_position=9, error_class="SCHEMA_DRIFT", reason="other columns", found_at=FIRST_DAY)
     hold(days.places, "shop", "albums", drift)
     drifted = rebuild_obstacle(days.places, WEBHOOKS, days.feed, "albums")
@@ -278,7 +298,13 @@ def test_a_base_that_cannot_serve_is_named_with_the_way_on(spark: SparkSession, 
     assert f"commit {int(newest.stem)} of {base}/table is an empty file, as a power cut leaves" in emptied
     assert other is not None
     assert other.startswith("bronze has not what its base is made of, and insert_absent is keep")
-    assert other.endswith(f"put that back; or, to begin anew without what was dropped, remove {base} and the table")
+    anew = f"to begin anew without what was dropped, remove {days.places.silver('shop', 'albums')}, {base}"
+    assert other.endswith(f"put that back; or, {anew}")
+    assert lacking is not None
+    assert lacking.endswith(f"and the rows of {part} are gone: put that back; or, {anew}")
+    assert not_advanced.result == f"left for the next run: albums: {lacking}"
+    assert (unverified.verdict, str(unverified.reason).endswith(lacking)) == (Verdict.UNKNOWN, True)
+    assert needed == ("albums has no snapshots: it needs every frame",)
     way_on = "else the folder of the base can be removed, README says what is lost then"
     for message in (str(damaged.value), damaged_too.result):
         assert f"{base}/table: Parquet file {file.name}: " in message
