@@ -95,9 +95,10 @@ def test_an_error_of_a_reading_ends_the_view_and_is_raised():
     def read() -> str:
         raise ZeroDivisionError
 
+    before = signal.getsignal(signal.SIGINT)
     with pytest.raises(ZeroDivisionError):
         watch(read, lambda newest, _: Text(str(newest)), io.StringIO())
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_it_reads_again_and_shows_the_newest(monkeypatch: pytest.MonkeyPatch):
