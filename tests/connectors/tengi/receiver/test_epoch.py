@@ -304,7 +304,7 @@ def test_a_source_that_numbers_by_an_older_epoch_is_told_once() -> None:
     assert json.loads(played.frames[-1].body)["landed"] == EPOCH
 
 
-@pytest.mark.parametrize("report", [pong(5), snapshot(5, [ONE])])
+@pytest.mark.parametrize("report", [pong(5), snapshot(5, [ONE]), *changes(6)])
 def test_a_source_that_has_lost_updates_is_asked_for_a_snapshot_once_and_its_new_updates_land(report: Packet) -> None:
     played = Played(7)
     played.take(schema(), report, report, *changes(6))
