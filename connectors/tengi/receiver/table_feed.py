@@ -157,9 +157,10 @@ class TableFeed:
 
         It gives their numbers to others, which would be taken for repeated ones. One that has caught up does not show.
         """
-        resumed = self._resumed
-        is_behind = resumed is not None and newest.epoch == resumed.epoch and newest.seq < resumed.seq
-        return is_behind and not self.refused
+        resumed, landed = self._resumed, self.landed
+        if resumed is None or self.refused or (landed is not None and landed.epoch != resumed.epoch):
+            return False  # of an epoch that is over, packets are late ones
+        return newest.epoch == resumed.epoch and newest.seq < resumed.seq
 
     def _begin_anew(self, now: float) -> list[Frame]:
         """Ask for a snapshot of a source that is behind; return what to land. Once on a connection."""

@@ -322,6 +322,15 @@ def test_reports_older_than_what_landed_on_the_same_connection_are_late_ones() -
     assert played.places == ["control none", "data whole 8", "data whole 9"]
 
 
+@pytest.mark.parametrize("report", [pong(5), snapshot(5, [ONE]), *changes(6)])
+def test_reports_of_an_epoch_that_is_over_are_late_ones(report: Packet) -> None:
+    played = Played(7)
+    newer = snapshot(0, [ONE]).set_value("epoch", "9" * 20).set_value("id", Identifier(bytes(16)))
+    played.take(schema(), newer, report)
+    assert played.asked[1:] == []
+    assert played.places == ["control none", "snapshot whole 0"]
+
+
 @pytest.mark.parametrize("code", [1, 2, 3])
 def test_a_refused_table_is_not_asked_for_again_and_without_any_the_feed_ends(code: int) -> None:
     played = Played(1)
