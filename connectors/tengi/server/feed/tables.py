@@ -25,6 +25,7 @@ from silverfold.connectors.tengi.protocol.feed.packets import (
     Update,
 )
 from silverfold.connectors.tengi.protocol.limits import MAX_PACKET
+from silverfold.connectors.tengi.protocol.strings import encode_key
 from silverfold.connectors.tengi.protocol.values import Identifier, Packet
 
 Row: TypeAlias = Mapping[str, Any]
@@ -33,7 +34,7 @@ Key: TypeAlias = tuple[Any, ...]
 _MOST_BYTES: Final = MAX_PACKET - 39
 """Bytes of an update, or a part of a snapshot: before it come a flag, and the ids of connection and message."""
 _VALUE_OVERHEAD: Final = 16
-"""Bytes of a value beside its text, at most: key lengths, type, or the value itself."""
+"""Bytes of a value beside its name and text, at most: lengths, type, or the value itself."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +248,7 @@ class SourceTable:
             if row.keys() != self.columns.keys() or None in key or current(key) is not None:
                 raise LocalProtocolError(f"{self.name}: a row is not whole, or its key {key!r} is NULL or there")
             entry = _entry(row, self.columns)
-            if _size(entry) > _MOST_BYTES // 4:  # names of columns may take more than is reckoned
+            if _size(entry) > _MOST_BYTES // 4:  # texts may take more than is reckoned
                 part = replace(self._part(Identifier(bytes(16))), rows=[entry])
                 _check_size(Outgoing.of(part.to_packet()), f"{self.name}: the row with the key {key!r:.100}")
             written[key] = row
@@ -315,13 +316,13 @@ def _parts(
 
 def _size(entry: Entry) -> int:
     """Return about the number of bytes of a row, rather too many."""
-    return _values_size(entry.row or {}) + _VALUE_OVERHEAD * len(entry.nulls)
+    return _values_size(entry.row or {}) + _values_size(dict.fromkeys(entry.nulls))
 
 
 def _values_size(values: Mapping[str, object]) -> int:
     total = 0
     for name, value in values.items():
-        total += len(name) + _VALUE_OVERHEAD
+        total += len(encode_key(name)) + _VALUE_OVERHEAD
         if isinstance(value, Packet):
             total += _values_size(value.values)
         elif isinstance(value, str):

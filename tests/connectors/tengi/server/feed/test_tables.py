@@ -163,6 +163,15 @@ def test_large_rows_make_small_parts() -> None:
     assert [len(each.get_value("rows").values) for each in parts] == [3, 3, 3, 3, 3, 3, 2]
 
 
+@pytest.mark.parametrize("value", [None, ""])
+def test_long_names_of_columns_count_as_well(value: str | None) -> None:
+    columns = ["\u5217" * 200 + str(number) for number in range(30)]
+    rows = [{"id": number, **dict.fromkeys(columns, value)} for number in range(100)]
+    table = SourceTable("t", {"id": "int", **dict.fromkeys(columns, "string")}, ["id"], rows, epoch=EPOCH)
+    parts = list(table.snapshot(PartLimits(size=100_000), lambda: ID))
+    assert max(len(each.body) for each in parts) <= 100_000
+
+
 def test_the_largest_row_is_a_part_of_its_own_that_fits_a_packet() -> None:
     rows = [{"id": number, "name": "x" * size} for number, size in enumerate((100_000, (16 << 20) - 5_000, 100_000))]
     table = SourceTable("orders", {"id": "bigint", "name": "string"}, ["id"], rows, epoch=EPOCH)
