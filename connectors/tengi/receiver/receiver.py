@@ -42,6 +42,7 @@ class TengiReceiver:
         self._feed, self._rng, self._environ = feed, rng, environ
         self._schemas: dict[str, Schema] = {}
         self._begin_anew = set(_streams(feed)) if feed.options.snapshot_at_start else set[str]()
+        self._has_begun = False
         self._log = structlog.get_logger("tengi.receiver").bind(feed=feed.name)
 
     async def run(self, sink: FrameSink, resume: Resume) -> str | None:
@@ -73,6 +74,9 @@ class TengiReceiver:
             await listening.stop()
 
     async def _serve(self, link: Link, sink: FrameSink, resume: Resume) -> str | None:
+        if not self._has_begun:  # later, bronze may well be at a smaller position: of a source that has lost updates
+            self._has_begun = True
+            self._begin_anew |= _lost_in_bronze(self._feed, resume)
         positions = {name: at for name, at in resume.source_positions.items() if name not in self._begin_anew}
         landed = landed_schemas(resume.stream_controls, limit=self._feed.options.max_packet)
         self._schemas = landed | self._schemas
@@ -179,6 +183,15 @@ def new_epoch(
         position = resumed_position(positions, stream)
         tables[stream] = TableFeed(stream, position, options, schemas=seen, backoff=backoff)
     return Epoch(tables, ping_interval=options.ping_interval, clock=clock)
+
+
+def _lost_in_bronze(feed: TengiFeed, resume: Resume) -> set[str]:
+    """Return the streams of which silver has taken updates that bronze lost: a partial one must not be applied twice.
+
+    Positions are compared as texts, which sort as they do.
+    """
+    silver = [(feed.tables[name].stream(name), position) for name, position in resume.silver_positions.items()]
+    return {stream for stream, position in silver if position > resume.source_positions.get(stream, position)}
 
 
 def _streams(feed: TengiFeed) -> list[str]:

@@ -155,11 +155,12 @@ class TableFeed:
     def _is_behind(self, newest: Position) -> bool:
         """Return whether the source, by its newest update, has lost some that landed on earlier connections.
 
-        It gives their numbers to others, which would be taken for repeated ones.
+        It gives their numbers to others, which would be taken for repeated ones. One that has caught up does not show.
         """
-        resumed = self._resumed
-        is_behind = resumed is not None and newest.epoch == resumed.epoch and newest.seq < resumed.seq
-        return is_behind and not self.refused
+        resumed, landed = self._resumed, self.landed
+        if resumed is None or self.refused or (landed is not None and landed.epoch != resumed.epoch):
+            return False  # of an epoch that is over, packets are late ones
+        return newest.epoch == resumed.epoch and newest.seq < resumed.seq
 
     def _begin_anew(self, now: float) -> list[Frame]:
         """Ask for a snapshot of a source that is behind; return what to land. Once on a connection."""
@@ -220,7 +221,7 @@ class TableFeed:
         if heading.id is not None and heading.version is not None and heading.version < self._schema.version:
             self.duplicates += 1
             return []
-        if heading.id is not None and self._is_behind(position):
+        if self._is_behind(position):  # a change older than those asked for shows it as well
             return self._begin_anew(now)
         self._idle_by = now + self._options.resubscribe_idle
         if heading.id is None:

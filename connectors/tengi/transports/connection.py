@@ -37,8 +37,8 @@ from silverfold.connectors.tengi.protocol.values import Identifier, Message
 from silverfold.connectors.tengi.transports.link import Link, cancel_and_wait
 from silverfold.connectors.tengi.transports.queues import Inbox
 
-_CALLS: Final[ContextVar[frozenset[object]]] = ContextVar("_CALLS", default=frozenset())
-"""Calls of listeners that the running code is part of: it cannot wait for their ends."""
+_CALLS: Final[ContextVar[frozenset[asyncio.Event]]] = ContextVar("_CALLS", default=frozenset())
+"""Ends of listeners' calls that the running code is part of: it cannot wait for them."""
 _ENDS: Final[ContextVar[frozenset[asyncio.Event]]] = ContextVar("_ENDS", default=frozenset())
 """Ends of connections that the running code is told of."""
 
@@ -92,7 +92,7 @@ class Connection:
         self._connection_listeners: list[ConnectionListener] = []
         self._requests: dict[Identifier, asyncio.Future[Message]] = {}
         self._received = Inbox()
-        self._calls: set[object] = set()
+        self._calls: set[asyncio.Event] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._is_leaving = False
         self._ended, self._closed = asyncio.Event(), asyncio.Event()
@@ -282,7 +282,7 @@ class Connection:
         await self._awaited_end.wait()
 
     async def _fire_end(self) -> None:
-        _ENDS.set(_ENDS.get() | {self._awaited_end})
+        _ENDS.set(_pending(_ENDS) | {self._awaited_end})
         await self._link.close()
         if not self._is_leaving:
             await self._fire("on_disconnected")
@@ -311,7 +311,7 @@ class Connection:
 
     async def _call(self, function: Callable[..., Awaitable[None] | None], *arguments: object) -> None:
         """Call a user's function. Raise its error; a CancelledError that is not ours is one as well."""
-        call, calls, task = object(), _CALLS.get(), asyncio.current_task()
+        call, calls, task = asyncio.Event(), _pending(_CALLS), asyncio.current_task()
         _CALLS.set(calls | {call})
         self._calls.add(call)
         try:
@@ -323,5 +323,11 @@ class Connection:
                 raise
             raise RuntimeError("what a listener awaited was cancelled") from error
         finally:
+            call.set()
             self._calls.discard(call)
             _CALLS.set(calls)
+
+
+def _pending(ends: ContextVar[frozenset[asyncio.Event]]) -> frozenset[asyncio.Event]:
+    """Return the ends that have not come. A connection made in a listener inherits them, and outlives the call."""
+    return frozenset(end for end in ends.get() if not end.is_set())

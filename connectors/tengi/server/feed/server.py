@@ -145,7 +145,10 @@ class FeedServer(ServerThread):
 
 
 def new_epoch() -> str:
-    """Return the source epoch of a numbering that begins now."""
+    """Return the source epoch of a numbering that begins now.
+
+    A source that was restored from a backup needs one: receivers notice lost updates only while it is behind.
+    """
     return f"{time.time_ns() // 1_000:020d}"
 
 

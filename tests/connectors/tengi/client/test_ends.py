@@ -10,10 +10,11 @@ import pytest
 
 from silverfold.conf.errors import SilverfoldError, SourceUnavailable
 from silverfold.connectors.common.transport import Address
-from silverfold.connectors.tengi.client import Client, ConfigurationBuilder, Connection
+from silverfold.connectors.tengi.client import Client, ConfigurationBuilder, Connection, ConnectionListener
 from silverfold.connectors.tengi.protocol import Message
 from silverfold.connectors.tengi.protocol.events import Closed, Transport
 from silverfold.connectors.tengi.server import Server
+from silverfold.connectors.tengi.transports.connection import _CALLS, _ENDS
 from silverfold.connectors.tengi.transports.dialing import open_link
 from silverfold.connectors.tengi.transports.link import Link
 from silverfold.connectors.tengi.transports.queues import Outbox
@@ -220,3 +221,32 @@ def test_inboxes_can_be_removed_while_messages_come(transport: str) -> None:
             assert (await connection.request(3)).body == 3
 
     run(work())
+
+
+def test_a_client_that_connects_again_at_each_end_keeps_nothing_of_earlier_connections() -> None:
+    inherited: list[int] = []
+
+    async def work() -> None:
+        over, tasks = asyncio.Event(), set[asyncio.Task[None]]()
+
+        class Again(ConnectionListener):
+            async def on_closed(self, connection: Connection) -> None:
+                inherited.append(len(_CALLS.get()) + len(_ENDS.get()))
+                if len(inherited) == 20:
+                    over.set()
+                else:
+                    await connect()
+
+        async def connect() -> None:
+            connection = await client.connect("127.0.0.1")
+            connection.add_connection_listener(Again())
+            tasks.add(asyncio.create_task(connection.disconnect()))
+
+        async with serving() as server:
+            configuration = ConfigurationBuilder().add_transport("tcp", port=port_of(server)).build()
+            async with Client.create(configuration) as client:
+                await connect()
+                await over.wait()
+
+    run(work())
+    assert max(inherited) < 10

@@ -304,7 +304,7 @@ def test_a_source_that_numbers_by_an_older_epoch_is_told_once() -> None:
     assert json.loads(played.frames[-1].body)["landed"] == EPOCH
 
 
-@pytest.mark.parametrize("report", [pong(5), snapshot(5, [ONE])])
+@pytest.mark.parametrize("report", [pong(5), snapshot(5, [ONE]), *changes(6)])
 def test_a_source_that_has_lost_updates_is_asked_for_a_snapshot_once_and_its_new_updates_land(report: Packet) -> None:
     played = Played(7)
     played.take(schema(), report, report, *changes(6))
@@ -320,6 +320,15 @@ def test_reports_older_than_what_landed_on_the_same_connection_are_late_ones() -
     played.take(schema(), *changes(8, 9), pong(8), snapshot(8, [ONE]))
     assert played.asked[1:] == []
     assert played.places == ["control none", "data whole 8", "data whole 9"]
+
+
+@pytest.mark.parametrize("report", [pong(5), snapshot(5, [ONE]), *changes(6)])
+def test_reports_of_an_epoch_that_is_over_are_late_ones(report: Packet) -> None:
+    played = Played(7)
+    newer = snapshot(0, [ONE]).set_value("epoch", "9" * 20).set_value("id", Identifier(bytes(16)))
+    played.take(schema(), newer, report)
+    assert played.asked[1:] == []
+    assert played.places == ["control none", "snapshot whole 0"]
 
 
 @pytest.mark.parametrize("code", [1, 2, 3])

@@ -24,6 +24,7 @@ from silverfold.connectors.tengi.server.feed.tables import RowChanges
 from silverfold.connectors.tengi.transports.configuration import ConfigurationBuilder, Tls
 from tests.support import peers
 from tests.support.certificates import AUTHORITY, trusted_file
+from tests.support.epochs import in_background
 from tests.support.memory import MemorySink
 from tests.support.tengi.landed import feed_of
 from tests.support.tengi.polled_server import PolledServer
@@ -33,6 +34,7 @@ from tests.support.tengi.receiving import (
     feed,
     folded,
     free_port,
+    landed_positions,
     newest,
     orders,
     position_of,
@@ -180,6 +182,30 @@ def test_a_snapshot_may_be_asked_for_at_the_start() -> None:
                 await until(lambda: newest(again) == position_of(table))
 
     asyncio.run(run())
+
+
+def test_updates_that_bronze_lost_and_silver_has_come_in_a_snapshot_as_the_receiver_starts() -> None:
+    async def run() -> None:
+        table, first, second = orders(), MemorySink(), MemorySink()
+        silver = {
+            "orders": f"{table.epoch}:{9:019d}"
+        }  # and the source has lost some as well: bronze stays behind silver
+        resume = Resume(1, {"orders": position_of(table)}, silver_positions=silver)
+        table.apply(change_of(1))
+        with serving(table) as server:
+            receiver = CONNECTOR.receiver(feed(server))
+            async with in_background(receiver.run(first, resume)):
+                while table.oldest <= table.seq:  # until it is acknowledged
+                    await asyncio.sleep(0.01)
+            await asyncio.to_thread(server.change, table, change_of(2))
+            later = replace(resume, epoch=2, source_positions=landed_positions(first.frames))
+            async with in_background(receiver.run(second, later)):
+                while newest(second) != position_of(table):
+                    await asyncio.sleep(0.01)
+        kinds = [[frame.kind for frame in sink.frames if frame.kind is not Kind.MARK] for sink in (first, second)]
+        assert kinds == [[Kind.CONTROL, Kind.SNAPSHOT], [Kind.CONTROL, Kind.DATA]]
+
+    asyncio.run(asyncio.wait_for(run(), 20))
 
 
 def test_a_source_without_the_table_ends_the_feed() -> None:
