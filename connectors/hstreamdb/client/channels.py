@@ -85,10 +85,11 @@ class Channels:
         self._channels: dict[str, aio.Channel] = {}
         self._closed = False
 
-    def status_of(self, error: aio.AioRpcError) -> Status:
-        """Return how a call ended. Its text, which others see, has the token nowhere, however the node repeats it."""
+    def status_of(self, error: aio.AioRpcError, method: Method[Any, Any]) -> Status:
+        """Return how a call of a method ended. Its text, which others see, has the token nowhere."""
         text, secret = error.details() or "", self._token.rstrip("=")  # which an address has as %3D
-        return Status(error.code().name, text.replace(secret, "***") if secret else text)
+        hidden = text.replace(secret, "***") if secret else text
+        return Status(error.code().name, hidden, method.name)
 
     async def attempt(self, target: str, method: Method[Request, Answer], request: Request) -> Answer | Status:
         """Return the answer of a node, or how the call ended without one.
@@ -109,7 +110,7 @@ class Channels:
             with self._unless_closed():
                 answer: bytes = await call(request, metadata=self._metadata, timeout=self._timeout)
         except aio.AioRpcError as error:
-            return self.status_of(error)
+            return self.status_of(error, method)
         return answer
 
     def open_stream(self, target: str, path: str) -> Any:
@@ -133,7 +134,7 @@ class Channels:
                     yield _decoded(answer, target, method)
             yield Status("OK", "")
         except aio.AioRpcError as error:
-            yield self.status_of(error)
+            yield self.status_of(error, method)
         finally:
             call.cancel()
 

@@ -152,6 +152,10 @@ def test_nothing_is_lost_when_the_node_of_the_subscription_dies(window: RebuiltW
         ("StreamingFetch", "FAILED_PRECONDITION", WRONG_SERVER),
         ("GetSubscription", "NOT_FOUND", NOT_FOUND),
         ("StreamingFetch", "NOT_FOUND", NOT_FOUND),
+        ("LookupSubscription", "FAILED_PRECONDITION", status_text(800, "a sentence", None)),
+        ("GetSubscription", "FAILED_PRECONDITION", "a sentence of a server before 0.15.0"),
+        ("StreamingFetch", "FAILED_PRECONDITION", "a sentence of a server before 0.15.0"),
+        ("LookupSubscription", "NOT_FOUND", "feed"),
     ],
 )
 def test_what_a_cluster_answers_for_a_moment_ends_an_epoch_and_not_the_receiver(
