@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from ipaddress import ip_address
 
 from silverfold.connectors.base import Connector, Decoder, Problem
+from silverfold.connectors.common.transport import Address
 from silverfold.connectors.frames import Receiver
 from silverfold.connectors.hstreamdb.client.address import connection_problems
 from silverfold.connectors.hstreamdb.client.settings import parse_url
@@ -35,8 +36,8 @@ class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
 
     def exclusive(self, feed: HStreamFeed) -> tuple[str, Sequence[str]]:
         """Return the subscription at each address: what one feed acknowledges never comes to another."""
-        hosts = [re.sub("^localhost:", "127.0.0.1:", str(each)) for each in parse_url(feed.address).addresses]
-        return "options.subscription", [f"{feed.options.subscription} at {each}" for each in hosts]
+        nodes = [Address(_one_host(each.host), each.port) for each in parse_url(feed.address).addresses]
+        return "options.subscription", [f"{feed.options.subscription} at {each}" for each in nodes]
 
     def resume_position(self, landed: Sequence[str]) -> str:
         """Return the newest batch of each shard: the last frame may be one that came again."""
@@ -80,6 +81,14 @@ class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
         from silverfold.connectors.hstreamdb.server.command import hstreamdb
 
         return hstreamdb
+
+
+def _one_host(host: str) -> str:
+    """Return the one form of a host that several mean."""
+    host = host.rstrip(".")
+    with suppress(ValueError):
+        host = str(ip_address(host))
+    return {"localhost": "127.0.0.1", "::1": "127.0.0.1"}.get(host, host)
 
 
 CONNECTOR: Connector = HStreamConnector()

@@ -6,8 +6,11 @@ How a call ended is a value (`Status`), since it decides what to do next; only `
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
+import re
 import ssl
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -37,6 +40,12 @@ MAX_TRIES: Final = 8
 """Tries of one call while no node can be reached: one that died is replaced within seconds."""
 FIRST_WAIT: Final = 0.1
 LONGEST_WAIT: Final = 30.0
+_TOKEN_START: Final = 8
+"""Characters that show a token, also one that was cut off; what may belong to it behind them is hidden too."""
+_SHORTEST_PASSWORD: Final = 4
+"""Hiding a shorter one everywhere would show it by what is missing."""
+_ALPHABETS: Final = {"+": "+-", "-": "+-", "/": "/_", "_": "/_"}
+"""Characters of base64 and of its form for URLs."""
 _MAX_CHANNELS: Final = 1_000
 _OPTIONS: Final = [
     ("grpc.max_receive_message_length", 128 << 20),  # of a frame, the ids alone may have more than the default, 4 MiB
@@ -71,6 +80,35 @@ def status_error(status: Status, what: str) -> SilverfoldError:
     return status.error(what)
 
 
+def _secrets(token: str) -> re.Pattern[str] | None:
+    """Return a pattern of a token and its password, also as JSON, URLs and the other alphabet of base64 write them."""
+    if not token:
+        return None
+    rest = r"(?:[\w+/=%-]|\\/|\\u[0-9a-fA-F]{4})*"
+    patterns = [_written(token.rstrip("=")[:_TOKEN_START], _ALPHABETS) + rest]
+    try:
+        pair = base64.b64decode(token.translate(str.maketrans("-_", "+/")) + "==").decode()
+    except (binascii.Error, UnicodeDecodeError):
+        pair = ""  # a server that knows it so does not show it as a text
+    if len(password := pair.partition(":")[2]) >= _SHORTEST_PASSWORD:
+        patterns.append(_written(password, {}))
+    return re.compile("|".join(patterns))
+
+
+def _written(text: str, same: Mapping[str, str]) -> str:
+    """Return the pattern of a text whose characters may be escaped."""
+    found = []
+    for character in text:
+        each = [f"\\\\?{re.escape(form)}|(?i:{_escapes(form)})" for form in same.get(character, character)]
+        found.append(f"(?:{'|'.join(each)})")
+    return "".join(found)
+
+
+def _escapes(character: str) -> str:
+    in_url = "".join(f"%{byte:02x}" for byte in character.encode())
+    return rf"{in_url}|\\u{ord(character):04x}"
+
+
 class Channels:
     """The channels of a client, by address.
 
@@ -81,14 +119,16 @@ class Channels:
     def __init__(self, settings: ConnectionSettings) -> None:
         self._credentials = _credentials(settings) if settings.is_encrypted else None
         self._token = "" if settings.token is None else settings.token.get_secret_value()
+        self._secrets = _secrets(self._token)
         self._timeout = settings.timeout
         self._channels: dict[str, aio.Channel] = {}
         self._closed = False
 
-    def status_of(self, error: aio.AioRpcError) -> Status:
-        """Return how a call ended. Its text, which others see, has the token nowhere, however the node repeats it."""
-        text, secret = error.details() or "", self._token.rstrip("=")  # which an address has as %3D
-        return Status(error.code().name, text.replace(secret, "***") if secret else text)
+    def status_of(self, error: aio.AioRpcError, method: Method[Any, Any]) -> Status:
+        """Return how a call of a method ended. Its text, which others see, has no secret."""
+        text = error.details() or ""
+        hidden = self._secrets.sub("***", text) if self._secrets else text
+        return Status(error.code().name, hidden, method.name)
 
     async def attempt(self, target: str, method: Method[Request, Answer], request: Request) -> Answer | Status:
         """Return the answer of a node, or how the call ended without one.
@@ -109,7 +149,7 @@ class Channels:
             with self._unless_closed():
                 answer: bytes = await call(request, metadata=self._metadata, timeout=self._timeout)
         except aio.AioRpcError as error:
-            return self.status_of(error)
+            return self.status_of(error, method)
         return answer
 
     def open_stream(self, target: str, path: str) -> Any:
@@ -133,7 +173,7 @@ class Channels:
                     yield _decoded(answer, target, method)
             yield Status("OK", "")
         except aio.AioRpcError as error:
-            yield self.status_of(error)
+            yield self.status_of(error, method)
         finally:
             call.cancel()
 

@@ -234,7 +234,7 @@ class Fetch:
                 self._buffer(FetchedFrame.of(body))
             status = Status("OK", "the server ended the call")
         except aio.AioRpcError as error:
-            status = self._cluster.channels.status_of(error)
+            status = self._cluster.channels.status_of(error, STREAMING_FETCH)
         finally:
             self.status = status
             self._arrived.set()

@@ -74,6 +74,24 @@ _NAMED_ACTIONS: Final = {
     "WrongServer": Action.LOOKUP_AND_REPEAT,
     "SubscriptionIsDeleting": Action.CHECK_AND_REOPEN,
 }
+_NUMBER_NAMES: Final[dict[int, str]] = {
+    ErrorCode.STREAM_EXISTS: "StreamExists",
+    ErrorCode.SUBSCRIPTION_NOT_FOUND: "SubscriptionNotFound",
+    ErrorCode.SUBSCRIPTION_EXISTS: "SubscriptionExists",
+    ErrorCode.WRONG_SERVER: "WrongServer",
+}
+"""Errors that decide what to do, by number: the message may be a sentence."""
+_OF_SUBSCRIPTION: Final = ("GetSubscription", "ListConsumers", "StreamingFetch")
+_CODE_NAMES: Final = {
+    ("CreateStream", "ALREADY_EXISTS"): "StreamExists",
+    ("CreateSubscription", "ALREADY_EXISTS"): "SubscriptionExists",
+    ("StreamingFetch", "ALREADY_EXISTS"): "ConsumerExists",
+    ("LookupSubscription", "NOT_FOUND"): "SubscriptionNotFound",
+    ("DeleteSubscription", "NOT_FOUND"): "SubscriptionNotFound",
+    **{(call, "NOT_FOUND"): "SubscriptionNotFound" for call in _OF_SUBSCRIPTION},
+    **{(call, "FAILED_PRECONDITION"): "WrongServer" for call in _OF_SUBSCRIPTION},
+}
+"""Errors by the call and its code, where that has one cause (chapter 6.2): texts of older servers have no names."""
 _FINAL: Final = {Action.STOP, Action.CREATE_OR_STOP, Action.COMPARE}
 
 
@@ -84,10 +102,12 @@ class Status:
     Args:
         grpc_code: Name of the gRPC code, such as ``NOT_FOUND``.
         text: Its text; credentials in it are hidden by `error`.
+        call: Name of the method, if it is known.
     """
 
     grpc_code: str
     text: str
+    call: str = ""
 
     @property
     def details(self) -> dict[str, Any] | None:
@@ -102,8 +122,10 @@ class Status:
 
     @property
     def name(self) -> str:
-        """Name of the server's own error, else of the gRPC code."""
-        return str(self.details["message"]) if self.details else self.grpc_code
+        """Name of the server's own error: in the text, or by what the code means for the call; else of the code."""
+        if self.details:
+            return _NUMBER_NAMES.get(self.details["error"], str(self.details["message"]))
+        return _CODE_NAMES.get((self.call, self.grpc_code), self.grpc_code)
 
     @property
     def action(self) -> Action:

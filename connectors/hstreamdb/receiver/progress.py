@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.frames import Frame, FrameSink, Kind, mark
@@ -18,9 +18,12 @@ from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
-from silverfold.connectors.hstreamdb.protocol.records import batches_between
+from silverfold.connectors.hstreamdb.protocol.records import RecordId, batch_number, batches_between
 from silverfold.connectors.hstreamdb.protocol.times import creation_of
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
+
+_READ_SECONDS: Final = 5.0
+"""Seconds to wait for one batch read by offset, as for any other call."""
 
 
 class Progress:
@@ -49,12 +52,18 @@ class Progress:
     ) -> None:
         self._client, self._options, self._epoch, self._clock = client, options, epoch, clock
         self._feed, self._ours, self._consumers, self._others = feed, ours, list[str](), list[str]()
-        self._begun: Mapping[int, int] | None = {} if subscription.offset == SpecialOffset.EARLIEST else None
-        """The batch of each shard after which the subscription begins; None before the first look."""
         self.last = last
         """Body of the last control frame."""
-        self._newest_before = dict(epoch.newest)
-        """The batch of each shard behind which records may have expired; empty once that was looked up."""
+        before = self._landed()
+        is_same = before.get("created") == creation_of(subscription)
+        self._skipped: dict[str, str] = dict(before.get("skipped", {})) if is_same else {}
+        """The batch of each shard up to which none comes that has not landed, if that was found out."""
+        for shard_id, batch_id in [*before.get("offsets", {}).items(), *self._skipped.items()] if is_same else ():
+            epoch.shards[int(shard_id)].begin(int(batch_id))
+        self._begins_at_end = subscription.offset == SpecialOffset.LATEST
+        self._is_anew = bool(before) and not is_same
+        self._quiet: dict[int, int] = {}
+        """The newest batch of each shard at the last look."""
         self._patience = max(10.0, subscription.ack_timeout_seconds)
         self._received_at = clock()
         self._is_starved = False
@@ -72,16 +81,20 @@ class Progress:
             pending: Returns the number of landed records that are not acknowledged yet.
         """
         while True:
-            frames = list[Frame]()
+            found, tails = None, dict[int, int]()
             with suppress(SilverfoldError):
-                frames += self.floors(await self._client.get_subscription(self._options.subscription))
+                found = await self._client.get_subscription(self._options.subscription)
+            with suppress(SilverfoldError):
                 tails = await self._tails()
-                self._begun = tails if self._begun is None else self._begun
-                frames += await self._shared()
-                frames += self._report(tails, pending())
-                frames += self._starved(tails)
-                frames += await self._expired(tails)
-            await sink.land(frames)
+            # Each is taken as soon as it is made: an epoch that ends meanwhile has it, as the next one believes.
+            sink.take(await self._losses(tails))
+            if found is not None:
+                sink.take(self.floors(found))
+            with suppress(SilverfoldError):
+                sink.take(await self._shared())
+            if tails:
+                sink.take([*self._report(tails, pending()), *self._starved(tails)])
+            await sink.land([])
             await asyncio.sleep(self._options.committed_seconds)
 
     async def _tails(self) -> dict[int, int]:
@@ -91,17 +104,60 @@ class Progress:
         tails = {shard_id: await self._client.tail(stream, shard_id) for shard_id in shards}
         return {shard_id: 0 if tail is None else tail.batch_id for shard_id, tail in tails.items()}
 
-    async def _expired(self, tails: Mapping[int, int]) -> list[Frame]:
-        """Return a mark if shards have lost batches, by retention or a trim, before they landed: once an epoch."""
-        expired = {}
-        for shard_id, newest in self._newest_before.items():
-            if tails.get(shard_id, 0) <= newest:
-                continue
-            frames = self._client.read_shard(self._options.stream, shard_id, max_batches=1)
-            oldest = [each.ids[0].batch_id if each.ids else 0 async for each in frames] or [tails[shard_id] + 1]
-            if (count := batches_between(newest, oldest[0]) - 1) > 0:
-                expired[str(shard_id)] = f"{count} batches behind {newest}"
-        self._newest_before.clear()
+    async def _losses(self, tails: Mapping[int, int]) -> list[Frame]:
+        """Find out where shards begin, and return a mark if they have dropped batches before they landed, each once."""
+        if self._begins_at_end:
+            self._begin_at_end(tails)
+        found = []
+        with suppress(SilverfoldError, TimeoutError):  # what was found out before counts
+            for shard_id, after, before in list(self._suspects(tails)):
+                found.append((shard_id, after, await self._first(shard_id, after or 0, before)))
+        self._quiet = {shard_id: self._epoch.shards[shard_id].newest for shard_id in tails}
+        return self._skip(found)
+
+    def _begin_at_end(self, tails: Mapping[int, int]) -> None:
+        for shard_id, tail in tails.items():
+            shard = self._epoch.shards[shard_id]
+            if self._is_anew or not shard.has_begun:
+                after = shard.oldest - 1 if shard.oldest else tail
+                shard.begin(after)
+                self._skipped[str(shard_id)] = str(after)
+        self._is_anew = self._is_anew and not tails
+
+    def _suspects(self, tails: Mapping[int, int]) -> Iterator[tuple[int, int | None, int]]:
+        """Yield places where batches may be missing, as the batches before (None if unknown) and after them.
+
+        Behind the newest batch they are in a shard of which nothing lands: of any other, the next frame shows it.
+        """
+        for shard_id, tail in tails.items():
+            shard = self._epoch.shards[shard_id]
+            yield from ((shard_id, *gap) for gap in shard.gaps)
+            if not shard.has_begun:
+                yield shard_id, None, tail + 1
+            elif tail > shard.newest == self._quiet.get(shard_id, shard.newest):
+                yield shard_id, shard.newest, tail + 1
+
+    async def _first(self, shard_id: int, after: int, before: int) -> int:
+        """Return the first batch that a shard has behind one; ``before`` if none comes sooner."""
+        if batches_between(after, before) <= 1:
+            return before
+        start = RecordId(shard_id, after + 1, 0)
+        async with asyncio.timeout(_READ_SECONDS):
+            frames = self._client.read_shard(self._options.stream, shard_id, start, max_batches=1)
+            found = [each.ids[0].batch_id if each.ids else after + 1 async for each in frames]
+        return min([*found, before])
+
+    def _skip(self, found: Iterable[tuple[int, int | None, int]]) -> list[Frame]:
+        expired: dict[str, str] = {}
+        for shard_id, after, first in found:
+            shard, name = self._epoch.shards[shard_id], str(shard_id)
+            if after is None:
+                begun = min(first, shard.oldest or first) - 1
+                shard.begin(begun)
+                self._skipped[name] = str(begun)
+            elif (count := batches_between(after, first) - 1) > 0 and shard.skip(after, first):
+                expired[name] = ", ".join(filter(None, [expired.get(name), f"{count} batches behind {after}"]))
+                self._skipped[name] = str(max(first - 1, int(self._skipped.get(name, 0))))
         if not expired:
             return []
         why = "the stream has dropped records before they landed here: they never come"
@@ -133,7 +189,7 @@ class Progress:
         What the server has recorded as acknowledged counts, while nobody else acknowledges.
         """
         committed = 0 if self._others else int(self._landed().get("offsets", {}).get(str(shard_id), 0))
-        return max(self._epoch.shards[shard_id].newest, committed, (self._begun or {}).get(shard_id, 0))
+        return max(self._epoch.shards[shard_id].newest, committed)
 
     def floors(self, found: GetSubscriptionResponse) -> list[Frame]:
         """Return a control frame for floors that moved, or for another subscription than before: the first one too.
@@ -147,7 +203,12 @@ class Progress:
         known = {} if is_anew else before.get("offsets", {})
         moved = {str(each.shard_id): str(each.batch_id) for each in found.offsets if each.batch_id}
         offsets = known | {shard: batch for shard, batch in moved.items() if int(batch) > int(known.get(shard, 0))}
-        body = {"subscription": self._options.subscription, "created": created, "offsets": offsets}
+        body = {
+            "subscription": self._options.subscription,
+            "created": created,
+            "offsets": offsets,
+            "skipped": dict(self._skipped),
+        }
         if body == before:
             return []
         self.last = json.dumps(body, sort_keys=True).encode()
@@ -161,13 +222,20 @@ class Progress:
     def _elsewhere(self, moved: Mapping[str, str]) -> list[Frame]:
         """Return a mark if more is acknowledged than has landed: bronze is not the one that the source fed before.
 
-        A gap behind the last record counts as acknowledged too, so the mark is no proof of a loss.
+        A gap behind the last record counts as acknowledged too, so the mark is no proof of a loss. A checkpoint with
+        the number 0, of which no batch is, is only that: the log has begun a new epoch.
         """
-        landed = {shard: self._epoch.shards[int(shard)].newest for shard in moved}
-        ahead = {shard: f"{batch}, not {landed[shard]}" for shard, batch in moved.items() if int(batch) > landed[shard]}
+        ahead = {}
+        for name, batch in moved.items():
+            shard = self._epoch.shards[int(name)]
+            if int(batch) > (landed := shard.whole_until) and batch_number(int(batch)):
+                ahead[name] = f"{batch}, not {landed}"
+            shard.begin(int(batch))
         if not ahead:
             return []
-        why = "acknowledged and not in this bronze, which is another one, or restored: records in between never come"
+        why = (
+            "acknowledged and not in this bronze, which may be another one, or restored: records in between never come"
+        )
         stream = self._options.stream
         return [mark("acknowledged elsewhere", stream=stream, level="warning", reason=why, batches=ahead)]
 

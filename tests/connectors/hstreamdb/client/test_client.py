@@ -37,7 +37,8 @@ def run(use: Use, **options: Any) -> Any:
         return asyncio.run(work(cluster))
 
 
-def test_streams_are_created_once_listed_and_deleted() -> None:
+@pytest.mark.parametrize("json_statuses", [True, False])
+def test_streams_are_created_once_listed_and_deleted(json_statuses: bool) -> None:
     async def use(client: Client, _cluster: HStreamServer) -> None:
         created = await client.create_stream("orders", shard_count=3)
         assert (created.replication_factor, created.shard_count, created.backlog_duration) == (1, 3, 604_800)
@@ -59,7 +60,7 @@ def test_streams_are_created_once_listed_and_deleted() -> None:
         with pytest.raises(SourceRefused, match="StreamNotFound"):
             await client.list_shards("orders")
 
-    run(use)
+    run(use, json_statuses=json_statuses)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,8 @@ def test_a_number_that_no_message_holds_is_a_mistake_of_settings(key: str, found
     run(use, nodes=1)
 
 
-def test_subscriptions_are_created_once_with_our_defaults_listed_and_deleted_at_their_node() -> None:
+@pytest.mark.parametrize("json_statuses", [True, False])
+def test_subscriptions_are_created_once_with_our_defaults_listed_and_deleted_at_their_node(json_statuses: bool) -> None:
     async def use(client: Client, _cluster: HStreamServer) -> None:
         await client.create_stream("orders")
         for name in ("f", "g", "h", "i"):
@@ -113,7 +115,7 @@ def test_subscriptions_are_created_once_with_our_defaults_listed_and_deleted_at_
         with pytest.raises(SourceRefused, match="SubscriptionNotFound"):
             await client.delete_subscription("f")
 
-    run(use)
+    run(use, json_statuses=json_statuses)
 
 
 @pytest.mark.parametrize("compression", [None, "gzip", "zstd"])

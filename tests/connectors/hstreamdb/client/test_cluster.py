@@ -195,6 +195,33 @@ def test_a_refused_token_is_reported_once_and_never_shown() -> None:
     assert asyncio.run(scenario("CANCELLED", "")) == 1  # without TLS
 
 
+SLASHED = "cm9vdDpww6T/Pnf77z9z"
+
+
+@pytest.mark.parametrize(
+    ("token", "text", "expected"),
+    [
+        (SLASHED, "Basic%20cm9vdDpww6T%2FPnf77z9z, cm9vdDpww6T%2fPnf77z9z", "Basic%20***, ***"),
+        (SLASHED, '{"error":0,"message":"bad cm9vdDpww6T\\/Pnf77z9z","extra":1}', "bad ***"),
+        (SLASHED, '{"error":0,"message":"bad \\u0063m9vdDpww6T\\u002fPnf77z9z","extra":1}', "bad ***"),
+        (SLASHED, "cm9vdDpww6T_Pnf77z9z or cm9vdDpww6T/...", "*** or ***..."),
+        ("cm9vdDpww6T_Pnf77z9z", SLASHED, "***"),
+        (basic_token("root", "hunter:ä/2"), "of root:hunter:ä/2; hunter%3A%C3%A4%2f2", "of root:***; ***"),
+        (basic_token("root", "hunter:ä/2"), '{"error":0,"message":"hunter:\\u00e4\\/2","extra":1}', "***"),
+        (basic_token("root", "abc"), "no token abc", "no token abc"),
+        ("bm8gcGFpcv8=", "bm8gcGFpcv8= is no pair", "*** is no pair"),
+    ],
+)
+def test_no_form_of_a_token_or_its_password_is_shown(token: str, text: str, expected: str) -> None:
+    async def scenario() -> None:
+        async with scripted({"DescribeCluster": refusing("UNAUTHENTICATED", text)}) as node:
+            with pytest.raises(SourceRefused) as refused:
+                await connect(f"hstream://{node.target}", token=token, token_without_tls=True)
+            assert expected in (refused.value.code, refused.value.text)
+
+    asyncio.run(scenario())
+
+
 def test_cancelling_a_call_ends_it_at_once_and_leaves_the_client_usable() -> None:
     async def scenario() -> None:
         async with connected({"ListStreams": never, "ListSubscriptions": never}) as (_, client):

@@ -5,10 +5,22 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from silverfold.connectors.frames import Resume
+from silverfold.connectors.hstreamdb.client.client import Client
+from silverfold.connectors.hstreamdb.client.settings import ConnectionSettings
 from silverfold.connectors.hstreamdb.connector import CONNECTOR
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
+from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import (
+    GetSubscriptionResponse,
+    Subscription,
+    SubscriptionOffset,
+)
+from silverfold.connectors.hstreamdb.protocol.records import RecordId
+from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
+from silverfold.connectors.hstreamdb.receiver.progress import Progress
+from silverfold.connectors.hstreamdb.server.options import Fault
 from tests.support.hstreamdb.landed import STREAM
 from tests.support.hstreamdb.receiving import CountingSink, append, cluster, feed, received, until
 
@@ -63,9 +75,9 @@ def test_what_another_warehouse_acknowledged_is_a_warning_once() -> None:
 
 
 @pytest.mark.parametrize("is_followed", [True, False])
-def test_records_that_the_stream_drops_before_they_landed_are_a_warning(is_followed: bool) -> None:
+def test_records_that_the_stream_drops_before_they_landed_are_a_warning_once(is_followed: bool) -> None:
     async def run() -> None:
-        first, second, third = CountingSink(), CountingSink(), CountingSink()
+        first, second, third, fourth = CountingSink(), CountingSink(), CountingSink(), CountingSink()
         async with cluster() as (server, client):
             settings = feed(server.address)
             ids = []
@@ -76,20 +88,120 @@ def test_records_that_the_stream_drops_before_they_landed_are_a_warning(is_follo
                         await until(lambda: first.values() == [0, 1])
             await client.trim_shard(STREAM, ids[0].shard_id, ids[1])
             async with received(settings, second, resume_of(first)):
-                await until(lambda: bool(second.values()) and bool(second.marks("progress")))
-            last = await client.append(STREAM, {"id": 6})
+                await until(lambda: second.values() == [2, 3, 4, 5] and bool(second.marks("progress")))
+            for number in (6, 7):
+                last = await client.append(STREAM, {"id": number})
             await client.trim_shard(STREAM, ids[0].shard_id, last)
             if is_followed:
-                await client.append(STREAM, {"id": 7})
-            async with received(settings, third, resume_of(first)):
-                await until(lambda: bool(third.marks("progress")) and (not is_followed or third.values() == [7]))
+                await client.append(STREAM, {"id": 8})
+            async with received(settings, third, resume_of(first, second)):
+                await until(lambda: bool(third.marks("progress")) and (not is_followed or third.values() == [8]))
                 await until(lambda: bool(third.marks("expired")))
-        assert second.marks("expired") == []
+            async with received(settings, fourth, resume_of(first, second, third)):
+                await until(lambda: bool(fourth.marks("progress")))
+        assert second.marks("expired") == fourth.marks("expired") == []
         (found,) = third.marks("expired")
         assert found["level"] == "warning"
-        assert found["shards"] == {str(last.shard_id): f"5 batches behind {ids[1].batch_id}"}
+        assert found["shards"] == {str(last.shard_id): f"2 batches behind {ids[5].batch_id}"}
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("offset", ["earliest", "latest"])
+def test_records_of_a_shard_of_which_none_had_landed_are_missed_from_its_beginning_on(offset: str) -> None:
+    async def run() -> None:
+        first, second = CountingSink(), CountingSink()
+        async with cluster() as (server, client):
+            settings = feed(server.address, offset=offset)
+            before = await client.append(STREAM, {"id": 0})
+            await client.trim_shard(STREAM, before.shard_id, before)  # not the feed's: it never had a right to it
+            async with received(settings, first):
+                await until(lambda: bool(first.marks("progress")))
+            for number in range(3):
+                last = await client.append(STREAM, {"id": number})
+            await client.trim_shard(STREAM, last.shard_id, last)
+            await client.append(STREAM, {"id": 4})
+            async with received(settings, second, Resume(2, last_control=first.control[-1])):
+                await until(lambda: second.values() == [4] and bool(second.marks("expired")))
+        assert first.marks("expired") == []
+        (found,) = second.marks("expired")
+        assert found["shards"] == {str(before.shard_id): f"3 batches behind {before.batch_id}"}
+
+    asyncio.run(run())
+
+
+def test_a_batch_that_the_source_lost_among_others_is_a_warning() -> None:
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster() as (server, client):
+            ids = [await client.append(STREAM, {"id": number}) for number in range(4)]
+            server.lose_batch(ids[2].shard_id, ids[2].batch_id)
+            async with received(feed(server.address, committed_seconds=1), sink):
+                await until(lambda: bool(sink.marks("expired")))
+                await asyncio.sleep(1.5)
+        assert sink.values() == [0, 1, 3]
+        (found,) = sink.marks("expired")
+        assert found["shards"] == {str(ids[2].shard_id): f"1 batches behind {ids[1].batch_id}"}
+        assert sink.marks("acknowledged elsewhere") == []
+
+    asyncio.run(run())
+
+
+def test_what_has_landed_and_is_trimmed_before_the_first_look_that_succeeds_is_no_loss() -> None:
+    async def run() -> None:
+        first, second, calls = CountingSink(), CountingSink(), list(range(1_000))
+        async with cluster() as (server, client):
+            settings = feed(server.address, committed_seconds=1)
+            last = await client.append(STREAM, {"id": 0})
+            async with received(settings, first):
+                await until(lambda: first.values() == [0])
+            for method in ("ListShards", "ReadShardStream", "ListConsumers"):
+                server.add_fault(Fault(method, calls, "INTERNAL", "x"))
+            for number in range(1, 5):
+                last = await client.append(STREAM, {"id": number})
+            async with received(settings, second, resume_of(first)):
+                await until(lambda: second.values() == [1, 2, 3, 4])
+                calls.clear()
+                await client.trim_shard(STREAM, last.shard_id, last)
+                await client.append(STREAM, {"id": 5})
+                await until(lambda: len(second.marks("progress")) >= 1)
+        assert second.marks("expired") == []
+
+    asyncio.run(run())
+
+
+EPOCH = 1 << 32
+
+
+@pytest.mark.parametrize(
+    ("landed", "checkpoint", "expected"),
+    [
+        ([4, 5], 3, f"{EPOCH + 3}, not {EPOCH + 1}"),  # between this epoch's frames and the one before
+        ([3, 2, 4], 4, None),
+        ([2], EPOCH, None),  # where the log's next epoch begins
+    ],
+)
+def test_a_checkpoint_above_what_is_missing_tells_that_another_warehouse_had_it(
+    landed: list[int], checkpoint: int, expected: str | None
+) -> None:
+    epoch = Epoch(STREAM, {7: EPOCH + 1})
+    subscription = Subscription(subscription_id="feed", stream_name=STREAM, creation_time=Timestamp(seconds=1))
+    progress = Progress(
+        Client(ConnectionSettings(url="hstream://h")),
+        feed("hstream://h").options,
+        epoch,
+        subscription=subscription,
+        feed="feed",
+        ours="feed-1",
+        last=None,
+        clock=lambda: 0.0,
+    )
+    sink = CountingSink()
+    for batch in landed:
+        sink.take(epoch.frames(b"", [RecordId(7, EPOCH + batch, 0)]))
+    offsets = [SubscriptionOffset(shard_id=7, batch_id=EPOCH + checkpoint)]
+    sink.take(progress.floors(GetSubscriptionResponse(subscription=subscription, offsets=offsets)))
+    assert [each["batches"] for each in sink.marks("acknowledged elsewhere")] == ([{"7": expected}] if expected else [])
 
 
 def test_records_that_came_again_last_are_no_sign_of_another_warehouse() -> None:

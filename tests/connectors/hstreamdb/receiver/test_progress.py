@@ -6,14 +6,17 @@ import asyncio
 
 import pytest
 
+from silverfold.connectors.frames import Resume
 from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import Subscription
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 from silverfold.connectors.hstreamdb.receiver.progress import Progress
+from silverfold.connectors.hstreamdb.server.options import Fault
+from tests.support.epochs import in_background
 from tests.support.hstreamdb.landed import STREAM
-from tests.support.hstreamdb.receiving import CountingSink, append, cluster, feed, until
+from tests.support.hstreamdb.receiving import CountingSink, append, cluster, feed, received, until
 
 
 def looking(
@@ -92,6 +95,68 @@ def test_a_feed_without_records_to_come_is_not_starved(offset: str) -> None:
             await asyncio.sleep(1.5)
             task.cancel()
             assert not sink.marks("starved")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("ReadShardStream", range(1_000), None, delay=1_000),
+        Fault("ListConsumers", range(1_000), "UNIMPLEMENTED", "unknown method"),
+    ],
+)
+def test_a_call_that_fails_or_is_never_answered_costs_no_other_part_of_a_look(
+    fault: Fault, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("silverfold.connectors.hstreamdb.receiver.progress._READ_SECONDS", 0.1)
+
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster() as (server, client):
+            await append(client, [1])
+            found = await client.create_subscription("feed", STREAM)
+            server.add_fault(fault)
+            progress = looking(client, feed(server.address).options, found, [0.0])
+            async with in_background(progress.run(sink, lambda: 0)):
+                await until(lambda: bool(sink.control) and bool(sink.marks("progress")), 4.0)
+
+    asyncio.run(run())
+
+
+def test_a_look_that_is_cut_off_has_landed_what_it_found() -> None:
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster() as (server, client):
+            found = await client.create_subscription("feed", STREAM)
+            server.add_fault(Fault("ListConsumers", range(1_000), None, delay=1_000))
+            progress = looking(client, feed(server.address).options, found, [0.0])
+            async with in_background(progress.run(sink, lambda: 0)):
+                await until(lambda: progress.last is not None)
+        assert sink.control == [progress.last]
+
+    asyncio.run(run())
+
+
+def test_a_feed_from_the_end_is_behind_by_what_came_while_it_was_away() -> None:
+    async def run() -> None:
+        first, second = CountingSink(), CountingSink()
+        async with cluster() as (server, client):
+            settings = feed(server.address, offset="latest")
+            await append(client, [0])
+            async with received(settings, first):
+                await until(lambda: bool(first.marks("progress")))
+            async with await client.open_fetch("feed"):
+                for number in range(3):
+                    await append(client, [number])
+                async with received(settings, second, Resume(2, last_control=first.control[-1])):
+                    await until(lambda: bool(second.marks("progress")))
+        behind = [
+            next(iter(each["parts"].values()))["batches_behind"]
+            for sink in (first, second)
+            for each in sink.marks("progress")
+        ]
+        assert behind == [0, 3]
 
     asyncio.run(run())
 
