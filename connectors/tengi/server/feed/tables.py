@@ -119,8 +119,8 @@ class SourceTable:
         self._most_changes = history
         self._updates: dict[int, _Update] = {}
         self._change_count = 0
-        self._schemas: dict[int, dict[str, ColumnType]] = {}
-        self._take_columns(version, columns)
+        self.version = version
+        self._schemas = {version: self._parsed(columns)}
         self._write(self._checked(RowChanges(added=list(rows))))
 
     @property
@@ -167,10 +167,16 @@ class SourceTable:
         """Begin a new version of the schema, and return it. Rows have NULL in new columns.
 
         Raises:
-            LocalProtocolError: A key is no column any more.
+            LocalProtocolError: A key is no column any more. Nothing is changed.
+            InvalidValue: A type is unknown, or a value does not fit its column's new type. Nothing is changed.
+            OversizedMessage: No receiver takes a packet with one of the rows, as it has become. Nothing is changed.
         """
-        self._take_columns(self.version + 1, columns)
-        self.rows = {key: {name: row.get(name) for name in columns} for key, row in self.rows.items()}
+        kinds = self._parsed(columns)
+        rows: dict[Key, Row] = {key: {name: row.get(name) for name in columns} for key, row in self.rows.items()}
+        for key, row in rows.items():
+            self._check_row(key, row, kinds)
+        self.version, self.rows = self.version + 1, rows
+        self._schemas[self.version] = kinds
         self._forget_schemas()
         return self.version
 
@@ -247,10 +253,7 @@ class SourceTable:
             key = self._key(row) if self.keys else (next(self._numbers),)
             if row.keys() != self.columns.keys() or None in key or current(key) is not None:
                 raise LocalProtocolError(f"{self.name}: a row is not whole, or its key {key!r} is NULL or there")
-            entry = _entry(row, self.columns)
-            if _size(entry) > _MOST_BYTES // 4:  # texts may take more than is reckoned
-                part = replace(self._part(Identifier(bytes(16))), rows=[entry])
-                _check_size(Outgoing.of(part.to_packet()), f"{self.name}: the row with the key {key!r:.100}")
+            self._check_row(key, row, self.columns)
             written[key] = row
 
         for key in changes.removed:
@@ -261,6 +264,13 @@ class SourceTable:
             put(dict(row))
         return written
 
+    def _check_row(self, key: Key, row: Row, columns: Mapping[str, ColumnType]) -> None:
+        """Raise InvalidValue or OversizedMessage for a row that no snapshot can have."""
+        entry = _entry(row, columns)
+        if _size(entry) > _MOST_BYTES // 4:  # texts may take more than is reckoned
+            part = replace(self._part(Identifier(bytes(16))), rows=[entry])
+            _check_size(Outgoing.of(part.to_packet()), f"{self.name}: the row with the key {key!r:.100}")
+
     def _write(self, rows: Mapping[Key, Row | None]) -> None:
         for key, row in rows.items():
             if row is None:
@@ -268,11 +278,10 @@ class SourceTable:
             else:
                 self.rows[key] = row
 
-    def _take_columns(self, version: int, columns: Mapping[str, str]) -> None:
+    def _parsed(self, columns: Mapping[str, str]) -> dict[str, ColumnType]:
         if len(columns.keys() & set(self.keys)) < len(self.keys):
             raise LocalProtocolError(f"{self.name}: keys {', '.join(self.keys)} are not all columns, each once")
-        self._schemas[version] = {name: parse_type(text) for name, text in columns.items()}
-        self.version = version
+        return {name: parse_type(text) for name, text in columns.items()}
 
     def _drop_oldest(self) -> None:
         self._change_count -= self._updates.pop(self.oldest).changes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from silverfold.conf.errors import LocalProtocolError, OversizedMessage
+from silverfold.conf.errors import InvalidValue, LocalProtocolError, OversizedMessage
 from silverfold.connectors.tengi.protocol.values import Byte, Identifier, Int, Packet
 from silverfold.connectors.tengi.server.feed.tables import PartLimits, RowChanges, SourceTable
 from tests.support.tengi.model_receiver import decoded
@@ -236,6 +236,23 @@ def test_rows_that_no_receiver_takes_are_refused_also_if_they_grow() -> None:
     assert table.rows == {(1,): row}
     with pytest.raises(OversizedMessage, match="the row with the key"):
         SourceTable("t", columns, ["id"], [{**row, "other": half}], epoch=EPOCH)
+
+
+@pytest.mark.parametrize(
+    ("added", "error"),
+    [
+        ({"v": "string", "note": "string"}, OversizedMessage),
+        ({"v": "int"}, InvalidValue),
+        ({"v": "text"}, InvalidValue),
+    ],
+)
+def test_columns_that_a_row_cannot_have_change_nothing(added: dict[str, str], error: type[Exception]) -> None:
+    largest = [{"id": 1, "v": "x" * 16_774_772}]
+    table = SourceTable("t", {"id": "int", "v": "string"}, ["id"], largest, epoch=EPOCH)
+    with pytest.raises(error):
+        table.set_columns({"id": "int", **added})
+    assert (table.version, list(table.rows.values())) == (1, largest)
+    assert [len(each.body) for each in table.snapshot(PartLimits(), lambda: ID)] == [16_777_177]
 
 
 def test_a_column_is_a_key_once() -> None:
