@@ -34,7 +34,7 @@ MAX_DEPTH: Final = 24
 MAX_ITEMS: Final = 1 << 20
 """Most values of an array that is read: an array of NULLs takes no bytes for them."""
 _BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-_WHOLE: Final[dict[str, Callable[[int], int]]] = {"tinyint": Byte, "smallint": Short, "int": Int, "bigint": int}
+_WHOLE: Final[dict[str, Callable[[int], int]]] = {"tinyint": Byte, "smallint": Short, "int": Int}
 _SIMPLE: Final = frozenset({*_BITS, "float", "double", "boolean", "string", "binary", "date"}) | {
     "timestamp",
     "timestamp_ntz",
@@ -198,7 +198,8 @@ def _map(values: Mapping[str, Any], kind: ColumnType) -> Packet:
 
 
 _WRITERS: Final[dict[str, Callable[[Any, ColumnType], Any]]] = {
-    **{name: lambda value, kind: _WHOLE[kind.name](index(value)) for name in _BITS},
+    **{name: lambda value, kind: _WHOLE[kind.name](index(value)) for name in _WHOLE},
+    "bigint": lambda value, _: whole(int(index(value)), 64),
     "boolean": lambda value, _: Byte(bool(value)),
     "float": lambda value, _: Float(value),
     "double": lambda value, _: float(value),

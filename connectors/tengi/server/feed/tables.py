@@ -172,7 +172,7 @@ class SourceTable:
             OversizedMessage: No receiver takes a packet with one of the rows, as it has become. Nothing is changed.
         """
         kinds = self._parsed(columns)
-        rows = {key: {name: row.get(name) for name in columns} for key, row in self.rows.items()}
+        rows: dict[Key, Row] = {key: {name: row.get(name) for name in columns} for key, row in self.rows.items()}
         for key, row in rows.items():
             self._check_row(key, row, kinds)
         self.version, self.rows = self.version + 1, rows

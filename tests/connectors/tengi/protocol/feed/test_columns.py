@@ -79,6 +79,7 @@ def test_a_value_that_does_not_fit_is_refused(text: str, sent: Any) -> None:
     ("text", "value"),
     [
         ("int", 1 << 31),
+        ("bigint", 1 << 63),
         ("int", 1.5),
         ("date", "x"),
         ("timestamp", MOMENT),
