@@ -24,6 +24,8 @@ from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 
 _READ_SECONDS: Final = 5.0
 """Seconds to wait for one batch read by offset, as for any other call."""
+_GAP_SECONDS: Final = 1.0
+"""Seconds between looks, at least, when a frame shows a gap: the next epoch does not know of it."""
 
 
 class Progress:
@@ -81,6 +83,7 @@ class Progress:
             pending: Returns the number of landed records that are not acknowledged yet.
         """
         while True:
+            self._epoch.gap_found.clear()
             found, tails = None, dict[int, int]()
             with suppress(SilverfoldError):
                 found = await self._client.get_subscription(self._options.subscription)
@@ -95,7 +98,10 @@ class Progress:
             if tails:
                 sink.take([*self._report(tails, pending()), *self._starved(tails)])
             await sink.land([])
-            await asyncio.sleep(self._options.committed_seconds)
+            await asyncio.sleep(_GAP_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._options.committed_seconds - _GAP_SECONDS):
+                    await self._epoch.gap_found.wait()
 
     async def _tails(self) -> dict[int, int]:
         """Return the last batch of each shard; 0 if there is none."""
