@@ -24,6 +24,8 @@ from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 
 _READ_SECONDS: Final = 5.0
 """Seconds to wait for one batch read by offset, as for any other call."""
+_GAP_SECONDS: Final = 1.0
+"""Seconds between looks, at least, when a frame shows a gap: the next epoch does not know of it."""
 
 
 class Progress:
@@ -62,6 +64,8 @@ class Progress:
             epoch.shards[int(shard_id)].begin(int(batch_id))
         self._begins_at_end = subscription.offset == SpecialOffset.LATEST
         self._is_anew = bool(before) and not is_same
+        self._gap_found = asyncio.Event()
+        epoch.on_gap = self._gap_found.set
         self._quiet: dict[int, int] = {}
         """The newest batch of each shard at the last look."""
         self._patience = max(10.0, subscription.ack_timeout_seconds)
@@ -81,6 +85,7 @@ class Progress:
             pending: Returns the number of landed records that are not acknowledged yet.
         """
         while True:
+            self._gap_found.clear()
             found, tails = None, dict[int, int]()
             with suppress(SilverfoldError):
                 found = await self._client.get_subscription(self._options.subscription)
@@ -95,7 +100,10 @@ class Progress:
             if tails:
                 sink.take([*self._report(tails, pending()), *self._starved(tails)])
             await sink.land([])
-            await asyncio.sleep(self._options.committed_seconds)
+            await asyncio.sleep(_GAP_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._options.committed_seconds - _GAP_SECONDS):
+                    await self._gap_found.wait()
 
     async def _tails(self) -> dict[int, int]:
         """Return the last batch of each shard; 0 if there is none."""

@@ -138,6 +138,23 @@ def test_a_look_that_is_cut_off_has_landed_what_it_found() -> None:
     asyncio.run(run())
 
 
+def test_a_gap_is_looked_up_before_the_next_look_is_due() -> None:
+    async def run() -> None:
+        sink, epoch = CountingSink(), Epoch(STREAM)
+        async with cluster() as (server, client):
+            found = await client.create_subscription("feed", STREAM)
+            ids = [await client.append(STREAM, {"id": number}) for number in range(3)]
+            server.lose_batch(ids[1].shard_id, ids[1].batch_id)
+            progress = looking(client, feed(server.address, committed_seconds=3_600).options, found, [0.0], epoch)
+            async with in_background(progress.run(sink, lambda: 0)):
+                await until(lambda: bool(sink.marks("progress")))
+                for each in (ids[0], ids[2]):
+                    epoch.frames(b"", [each])
+                await until(lambda: bool(sink.marks("expired")))
+
+    asyncio.run(run())
+
+
 def test_a_feed_from_the_end_is_behind_by_what_came_while_it_was_away() -> None:
     async def run() -> None:
         first, second = CountingSink(), CountingSink()
