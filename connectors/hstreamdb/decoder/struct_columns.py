@@ -185,7 +185,9 @@ def typed(buffer: StructBuffer, column: Column, found: Members) -> pa.Array:
 def _integers(buffer: StructBuffer, found: Members, least: int, most: int) -> pa.Array:
     numbers = _numbers(buffer, found)
     is_number = found.kind == NUMBER
-    fits = (numbers >= max(least, 1 - EXACT)) & (numbers <= min(most, EXACT - 1)) & (np.floor(numbers) == numbers)
+    with np.errstate(invalid="ignore"):  # a signalling NaN, which is unlike itself as any other
+        is_whole = np.floor(numbers) == numbers
+    fits = (numbers >= max(least, 1 - EXACT)) & (numbers <= min(most, EXACT - 1)) & is_whole
     _only(buffer, found, is_number & fits)
     return pa.array(np.where(fits, numbers, 0).astype(np.int64), mask=~is_number)
 

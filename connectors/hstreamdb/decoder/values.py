@@ -76,7 +76,8 @@ class Column:
         try:
             return self._convert(found)
         except InvalidValue as error:
-            detail = f"{found!r:.{_SHOWN}} does not fit {self.kind}"
+            shown = "a number beyond all decimals" if found is ... else f"{found!r:.{_SHOWN}}"
+            detail = f"{shown} does not fit {self.kind}"
             raise InvalidValue(detail, reason=error.reason, element=self.name) from error
 
     @cached_property

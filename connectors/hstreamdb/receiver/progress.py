@@ -22,6 +22,8 @@ from silverfold.connectors.hstreamdb.protocol.records import RecordId, batch_num
 from silverfold.connectors.hstreamdb.protocol.times import creation_of
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 
+_MOST_READ: Final = 16
+"""Gaps of a shard to look at at once: a subscription that others share has as many as they have batches."""
 _READ_SECONDS: Final = 5.0
 """Seconds to wait for one batch read by offset, as for any other call."""
 _GAP_SECONDS: Final = 1.0
@@ -64,6 +66,8 @@ class Progress:
             epoch.shards[int(shard_id)].begin(int(batch_id))
         self._begins_at_end = subscription.offset == SpecialOffset.LATEST
         self._is_anew = bool(before) and not is_same
+        self._gap_found = asyncio.Event()
+        epoch.on_gap = self._gap_found.set
         self._quiet: dict[int, int] = {}
         """The newest batch of each shard at the last look."""
         self._patience = max(10.0, subscription.ack_timeout_seconds)
@@ -83,7 +87,7 @@ class Progress:
             pending: Returns the number of landed records that are not acknowledged yet.
         """
         while True:
-            self._epoch.gap_found.clear()
+            self._gap_found.clear()
             found, tails = None, dict[int, int]()
             with suppress(SilverfoldError):
                 found = await self._client.get_subscription(self._options.subscription)
@@ -101,7 +105,7 @@ class Progress:
             await asyncio.sleep(_GAP_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._options.committed_seconds - _GAP_SECONDS):
-                    await self._epoch.gap_found.wait()
+                    await self._gap_found.wait()
 
     async def _tails(self) -> dict[int, int]:
         """Return the last batch of each shard; 0 if there is none."""
@@ -137,7 +141,7 @@ class Progress:
         """
         for shard_id, tail in tails.items():
             shard = self._epoch.shards[shard_id]
-            yield from ((shard_id, *gap) for gap in shard.gaps)
+            yield from ((shard_id, *gap) for gap in shard.gaps[:_MOST_READ])
             if not shard.has_begun:
                 yield shard_id, None, tail + 1
             elif tail > shard.newest == self._quiet.get(shard_id, shard.newest):

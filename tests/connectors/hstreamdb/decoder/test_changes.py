@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from struct import pack
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,18 @@ def test_a_text_that_is_not_utf8_leaves_all_to_protobuf_which_refuses_only_its_r
     changes, errors = changes_of(TABLE, {5: frame_of(entries)})
     assert [each["key"]["id"] for each in changes] == [1, 2]
     assert [each["error"]["reason"].partition(":")[0] for each in errors] == ["bad_struct"]
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_signalling_nan_is_refused_without_a_warning() -> None:
+    (whole,) = objects({"id": 1.5})
+    changes, errors = changes_of(TABLE, {5: frame_of([whole.replace(pack("<d", 1.5), b"\1\0\0\0\0\0\xf0\x7f")])})
+    assert (changes, len(errors)) == ([], 1)
+
+
+def test_a_number_with_an_exponent_beyond_all_decimals_is_named_as_that() -> None:
+    _, (error,) = changes_of(TABLE, {5: frame_of(objects(b'{"id": 1e99999999999999999999, "name": "a"}'))})
+    assert "a number beyond all decimals does not fit bigint" in error["error"]["reason"]
 
 
 def texts(*records: Any) -> bool:
