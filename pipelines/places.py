@@ -21,15 +21,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from silverfold.conf.model import LATE_PARTIAL, UNEXPLAINED
-
 if TYPE_CHECKING:
     from silverfold.conf.model import Settings
 
 
 REASONS: Final = "_reasons"
-
-__all__ = ["LATE_PARTIAL", "REASONS", "UNEXPLAINED"]
+"""Column of a side table: why the row is kept aside, as names of rules, `UNEXPLAINED` or `LATE_PARTIAL`."""
 
 
 def history_of(table: str) -> str:

@@ -32,8 +32,8 @@ _OVERTAKEN = (
 _FULL = ("No space left on device", "Disk quota exceeded")
 """Messages of a full disk; Spark itself only reports a failed task."""
 
-_UNREADABLE = ("FAILED_READ_FILE", "PATH_NOT_FOUND")
-"""Error conditions for a damaged or missing file, or a store that does not answer."""
+_UNREADABLE = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "DELTA_STATE_RECOVER_ERROR", "java.io.FileNotFoundException")
+"""Error conditions, or exception names, for a damaged or missing file, or a store that does not answer."""
 
 _WORKER_FAILURE = re.compile(
     r"ModuleNotFoundError: No module named '[\w.]+'"
@@ -63,7 +63,7 @@ def named_errors(table: str) -> Iterator[None]:
         condition = _condition(error)
         if any(full in condition for full in _FULL):
             raise StoreUnavailable(f"{table}: {condition}") from error
-        if condition.startswith(_UNREADABLE):
+        if any(name in condition for name in _UNREADABLE):
             raise StoreUnavailable(f"{table}: {_unreadable(error, condition)}") from error
         if any(name in condition for name in _OVERTAKEN):
             raise Overtaken("another process has written the table meanwhile; try again", table=table) from error

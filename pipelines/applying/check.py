@@ -18,11 +18,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from silverfold.conf.errors import DuplicateKey, ExpectationFailed, NullKey
+from silverfold.conf.model import LATE_PARTIAL, UNEXPLAINED
 from silverfold.conf.names import folded
 from silverfold.pipelines.applying.decode import DecodedCut
 from silverfold.pipelines.applying.fold_cut import FoldedCut
 from silverfold.pipelines.applying.fold_statistics import counted
-from silverfold.pipelines.places import LATE_PARTIAL, REASONS, UNEXPLAINED
+from silverfold.pipelines.places import REASONS
 from silverfold.pipelines.storage.cuts import FAILED_RULE
 from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, compute_all, struct_type
 from silverfold.transforms.complete_rows import completed, row_after

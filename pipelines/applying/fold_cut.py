@@ -19,9 +19,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from silverfold.conf.errors import ApplyError, DuplicateKey, StoreUnavailable, Unexplained
+from silverfold.conf.model import LATE_PARTIAL, UNEXPLAINED
 from silverfold.pipelines.applying.decode import DecodedCut
 from silverfold.pipelines.applying.fold_statistics import FoldStatistics, counted, statistics_of
-from silverfold.pipelines.places import LATE_PARTIAL, REASONS, UNEXPLAINED
+from silverfold.pipelines.places import REASONS
 from silverfold.pipelines.store import skipping_bounds
 from silverfold.pipelines.verifying.silver_rows import SilverRows
 from silverfold.transforms.changes import DELETE, UPDATE, as_struct, complete, from_arrow

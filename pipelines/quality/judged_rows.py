@@ -18,6 +18,7 @@ from silverfold.pipelines.storage.companions import companion
 from silverfold.pipelines.store import open_table
 from silverfold.transforms.complete_rows import is_incomplete
 from silverfold.transforms.merge import POSITION, PRESENT
+from silverfold.transforms.spark_errors import named_errors
 from silverfold.transforms.sql import quoted
 
 ROW: Final = "after"
@@ -44,18 +45,19 @@ def judged_rows(session: SparkSession, places: Places, feed: str, table: str) ->
 
     Raises:
         StoreUnavailable: A table cannot be read now, or the rows kept aside are gone.
+        ApplyError: Spark refuses to read a table.
     """
     opened = open_table(places.silver(feed, table))
     if opened is None:
         return None
-    silver = _at(session, places.silver(feed, table), opened.version())
+    silver = _at(session, places.silver(feed, table), opened.version(), table)
     rows = _whole(silver.drop(POSITION), is_aside=False)
     side = companion(places, feed, table, "aside", at=opened.version())
     if side.is_gone:
         why = f"{side_table_of(table)} of feed {feed} is gone: run `silverfold rebuild {feed} {table}`"
         raise StoreUnavailable(why)
     if side.counts is not None:
-        side_rows = _at(session, places.side_table(feed, table), side.counts.version())
+        side_rows = _at(session, places.side_table(feed, table), side.counts.version(), side_table_of(table))
         failing = side_rows.where(~F.coalesce(is_incomplete(REASONS), F.lit(False))).drop(POSITION, PRESENT, REASONS)
         same = silver.drop(POSITION).limit(0).unionByName(failing, allowMissingColumns=True)
         rows = rows.unionAll(_whole(same.select(*map(quoted, silver.drop(POSITION).columns)), is_aside=True))
@@ -64,8 +66,9 @@ def judged_rows(session: SparkSession, places: Places, feed: str, table: str) ->
     return JudgedRows(opened.version(), rows, kind, silver)
 
 
-def _at(session: SparkSession, place: Place, version: int) -> DataFrame:
-    return session.read.format("delta").option("versionAsOf", version).load(place.url)
+def _at(session: SparkSession, place: Place, version: int, name: str) -> DataFrame:
+    with named_errors(name):
+        return session.read.format("delta").option("versionAsOf", version).load(place.url)
 
 
 def _whole(rows: DataFrame, *, is_aside: bool) -> DataFrame:

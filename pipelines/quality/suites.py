@@ -44,6 +44,9 @@ SEVERITY: Final = {
 }
 """Severity of an expectation by the action of its rule."""
 
+_LONGEST: Final = 400
+"""Characters of an error to quote, at most: Spark's hold the stack of the whole query."""
+
 _SOURCE: Final = "silverfold"
 """Name of our data source in the project."""
 
@@ -140,7 +143,7 @@ class QualityProject:
                 continue
             try:
                 judged = judged_rows(session, places, feed.name, name)
-            except StoreUnavailable as error:
+            except SilverfoldError as error:
                 yield _unknown(suite, name, error)
                 continue
             if judged is None:
@@ -181,7 +184,10 @@ class QualityProject:
         found = self._result(suite, table, judged.version, met, of_rules=True)
         if found.verdict is not Verdict.UNKNOWN:
             return found
-        return found.model_copy(update={"reason": failing_rule(judged, rules, table)})
+        try:
+            return found.model_copy(update={"reason": failing_rule(judged, rules, table)})
+        except SilverfoldError as error:
+            return _unknown(suite, table, error)
 
     def _judged_by_own(self, suite: str, table: str, judged: JudgedRows) -> SuiteResult:
         """Judge a table by a copy of a suite of the user's own. Whatever it raises costs the others nothing.
@@ -270,7 +276,7 @@ def _expectation_result(found: Any, *, of_rules: bool) -> ExpectationResult:
         severity=config.severity.value,
         success=bool(found.success),
         unexpected=found.result.get("unexpected_count"),
-        error=None if error is None else in_one_line(error),
+        error=None if error is None else in_one_line(error)[:_LONGEST],
     )
 
 

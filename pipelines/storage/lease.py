@@ -224,7 +224,7 @@ def _locked(file: Path, table: str, *, alone: bool, patience: float) -> Iterator
         until = time.monotonic() + patience
         while not _try_lock(opened, fcntl.LOCK_EX if alone else fcntl.LOCK_SH):
             if time.monotonic() >= until:
-                raise Overtaken(_BUSY, table=table)
+                raise Overtaken(f"{_BUSY}, or end it: `fuser {file}` tells which process it is", table=table)
             time.sleep(_PAUSE)
         yield
 

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from silverfold.conf.model import LATE_PARTIAL, UNEXPLAINED
 from silverfold.conf.names import folded
 from silverfold.conf.text import counted
 from silverfold.connectors.base import Connector, Feed
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan, spans
-from silverfold.pipelines.places import LATE_PARTIAL, REASONS, UNEXPLAINED, Place, Places
+from silverfold.pipelines.places import REASONS, Place, Places
 from silverfold.pipelines.storage.companions import companion
 from silverfold.pipelines.storage.cuts import app_id, position_in
 from silverfold.pipelines.store import naming_the_store, open_table

@@ -50,6 +50,15 @@ def test_a_full_disk_is_a_store_that_cannot_be_written():
         raise Py4JError(f"{text}Caused by: java.io.IOException: No space left on device\n\tat a.b.C")
 
 
+def test_a_file_that_is_gone_is_a_store_that_cannot_be_read():
+    text = "An error occurred\n: org.apache.spark.SparkException: [INTERNAL] Task failed\n\tat a.b.C\n"
+    pattern = (
+        r"^quotes: Spark cannot read a file \(.*FileNotFoundException: File /w/1.parquet does not exist.*README says"
+    )
+    with pytest.raises(StoreUnavailable, match=pattern), named_errors("quotes"):
+        raise Py4JError(f"{text}Caused by: java.io.FileNotFoundException: File /w/1.parquet does not exist\n\tat a.b.C")
+
+
 def test_a_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch):
     error = PySparkException("no matter")
     monkeypatch.setattr(error, "getCondition", lambda: "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER")

@@ -58,7 +58,9 @@ class Progress:
         self._feed, self._ours, self._consumers, self._others = feed, ours, list[str](), list[str]()
         self.last = last
         """Body of the last control frame."""
-        before = self._landed()
+        self._landed: dict[str, Any] = {} if last is None else json.loads(last)
+        """What it says."""
+        before = self._landed
         is_same = before.get("created") == creation_of(subscription)
         self._skipped: dict[str, str] = dict(before.get("skipped", {})) if is_same else {}
         """The batch of each shard up to which none comes that has not landed, if that was found out."""
@@ -198,7 +200,7 @@ class Progress:
 
         What the server has recorded as acknowledged counts, while nobody else acknowledges.
         """
-        committed = 0 if self._others else int(self._landed().get("offsets", {}).get(str(shard_id), 0))
+        committed = 0 if self._others else int(self._landed.get("offsets", {}).get(str(shard_id), 0))
         return max(self._epoch.shards[shard_id].newest, committed)
 
     def floors(self, found: GetSubscriptionResponse) -> list[Frame]:
@@ -208,7 +210,7 @@ class Progress:
         end, and those that were acknowledged and have not landed here.
         """
         created = creation_of(found.subscription)
-        before = self._landed()
+        before = self._landed
         is_anew = bool(before) and before["created"] != created
         known = {} if is_anew else before.get("offsets", {})
         moved = {str(each.shard_id): str(each.batch_id) for each in found.offsets if each.batch_id}
@@ -221,7 +223,7 @@ class Progress:
         }
         if body == before:
             return []
-        self.last = json.dumps(body, sort_keys=True).encode()
+        self._landed, self.last = body, json.dumps(body, sort_keys=True).encode()
         frames = [Frame(self.last, Kind.CONTROL)]
         frames += self._elsewhere({shard: batch for shard, batch in offsets.items() if batch != known.get(shard)})
         if is_anew and found.subscription.offset == SpecialOffset.LATEST:
@@ -248,9 +250,6 @@ class Progress:
         )
         stream = self._options.stream
         return [mark("acknowledged elsewhere", stream=stream, level="warning", reason=why, batches=ahead)]
-
-    def _landed(self) -> dict[str, Any]:
-        return {} if self.last is None else dict(json.loads(self.last))
 
     async def _shared(self) -> list[Frame]:
         """Return a mark if others fetch from the subscription, each time others than before: we lack what they get.

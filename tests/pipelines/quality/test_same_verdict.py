@@ -140,6 +140,27 @@ def test_a_table_that_cannot_be_judged_is_unknown(spark: SparkSession, warehouse
     assert (suite.verdict, suite.reason) == (Verdict.UNKNOWN, checked(built).reason)
 
 
+def test_a_table_whose_files_or_commits_are_gone_is_unknown_and_no_rule_is_blamed(
+    spark: SparkSession, warehouse: Path, tmp_path: Path
+) -> None:
+    built, history = landed(spark, warehouse, rules(positive=("v > 0", "warn")))
+    history.snapshot("t", ROWS)
+    assert built.land_and_build(history) == {}
+    silver = Path(built.places.silver("market", "t").url.removeprefix("file://"))
+
+    for file in silver.glob("*.parquet"):
+        file.unlink()
+    missing = [checked(built), *by_suites(built, tmp_path)]
+    for commit in (silver / "_delta_log").glob("*.json"):
+        commit.write_text("")
+    damaged = [checked(built), *by_suites(built, tmp_path)]
+
+    assert {(each.verdict, each.retryable) for each in (*missing, *damaged)} == {(Verdict.UNKNOWN, True)}
+    assert all("README says" in str(each.reason) and "rule" not in str(each.reason) for each in missing)
+    assert {str(each.reason) for each in damaged} == {str(damaged[0].reason)}
+    assert "t: " in str(damaged[0].reason)
+
+
 def test_a_suite_that_cannot_be_run_is_unknown_stays_as_it_is_and_costs_the_others_nothing(
     spark: SparkSession, warehouse: Path, tmp_path: Path
 ) -> None:
