@@ -145,7 +145,7 @@ class ChangeReader:
 
 
 def read_json(record: HStreamRecord) -> Any:
-    """Return the JSON in a record. Raises InvalidValue (chapter 11, step 7, and ``bad_json``)."""
+    """Return the JSON in a record. Raises InvalidValue, as `decode_record` and for ``bad_json``."""
     _, found = decode_record(record)
     if isinstance(found, HRecord):
         return found.fields

@@ -64,7 +64,9 @@ def landed_records(position: int, found: ReceivedRecord, *, limit: int) -> Lande
         limit: Most bytes of the batch, decompressed.
 
     Raises:
-        InvalidValue, OversizedMessage: The frame is invalid; ``reason`` is the kind of chapter 11, steps 1 to 6.
+        InvalidValue: The frame is invalid; ``reason`` is ``empty_frame``, ``id_out_of_range``, ``bad_ids``,
+            ``missing_record``, ``unknown_compression``, ``bad_compression``, ``bad_batch`` or ``count_mismatch``.
+        OversizedMessage: The batch has more than ``limit`` bytes.
     """
     shard_id, batch_id, indexes = _ids(found)
     if not found.HasField("record"):

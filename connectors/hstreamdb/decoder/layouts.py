@@ -1,4 +1,4 @@
-"""Changes in one record's JSON object: the layouts of chapter 14, and how one is detected.
+"""Changes in one record's JSON object: its layout, and what each layout means.
 
 A whole row is an update of all columns: it takes the place of the row there was, if any. Only what its sender calls an
 insert is one. So a late or repeated row does no harm, and is not counted as an insert over a row.
@@ -63,7 +63,9 @@ class RecordReader:
             found: Its JSON; any, as received.
 
         Raises:
-            InvalidValue: ``reason`` is of chapter 14.3 or 14.4; ``element`` is the column.
+            InvalidValue: ``reason`` is one of `Column.value`, or ``not_object``, ``bad_value``, ``missing_key``,
+                ``null_key``, ``key_mismatch``, ``unknown_op``, ``unsupported_op`` or ``partial_key_move``.
+                ``element`` is the column, if one is at fault.
         """
         if isinstance(found, Mapping) and found.keys() == _WRAPPED and self.table.layout not in ("row", "operation"):
             found = found["payload"]

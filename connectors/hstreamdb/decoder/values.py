@@ -69,7 +69,9 @@ class Column:
         """Return a JSON value as Python's form of the column's Arrow value; a timestamp as microseconds.
 
         Raises:
-            InvalidValue: It does not fit: the reason is of chapter 14.4, ``element`` the column.
+            InvalidValue: It does not fit. ``element`` is the column, ``reason`` one of ``wrong_type``,
+                ``value_out_of_range``, ``integer_not_integral``, ``integer_not_exact`` (a double that may have been
+                rounded) and ``decimal_not_exact`` (more digits than the column has).
         """
         if found is None:
             return None

@@ -1,4 +1,4 @@
-"""The nodes that a cluster believes to live, and which of them has what (chapters 5.6 and 13.2)."""
+"""The nodes that a cluster believes to live, and which of them has what."""
 
 from __future__ import annotations
 

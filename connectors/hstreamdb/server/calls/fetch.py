@@ -1,4 +1,4 @@
-"""A consumer's call: it opens, receives frames, acknowledges, and ends (chapter 13.3)."""
+"""A consumer's call: it opens, receives frames, acknowledges, and ends."""
 
 from __future__ import annotations
 

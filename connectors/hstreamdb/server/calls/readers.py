@@ -1,4 +1,4 @@
-"""Calls that read by offset, without acknowledgement (chapter 12)."""
+"""Calls that read by offset, without acknowledgement."""
 
 from __future__ import annotations
 

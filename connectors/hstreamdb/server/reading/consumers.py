@@ -52,7 +52,7 @@ class Consumer:
 
 
 class Assignment:
-    """Which consumer gets which shard; a shard has one owner at most (chapter 13.7).
+    """Which consumer gets which shard; a shard has one owner at most.
 
     Args:
         shards: The ids of its shards, in the order in which they are assigned.

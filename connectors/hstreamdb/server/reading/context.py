@@ -1,4 +1,4 @@
-"""The reading of a subscription on one node: one loop sends, one sends again, one assigns (chapter 13.4).
+"""The reading of a subscription on one node: one loop sends, one sends again, one assigns.
 
 All of it belongs to this node. A second node that is asked builds its own, and delivers everything a second time.
 """

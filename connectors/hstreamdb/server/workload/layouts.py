@@ -1,4 +1,4 @@
-"""Change records in the layouts of chapter 14: one record for each operation on a row."""
+"""Change records in the layouts that the decoder reads: one record for each operation on a row."""
 
 from __future__ import annotations
 
