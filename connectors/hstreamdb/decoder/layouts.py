@@ -12,11 +12,10 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, NoReturn
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.connectors.hstreamdb.decoder.values import FIRST_MICROS, LAST_MICROS, Column, columns_of
+from silverfold.connectors.hstreamdb.decoder.kinds import Column, columns_of
+from silverfold.connectors.hstreamdb.decoder.values import FIRST_MICROS, LAST_MICROS, NOT_SENT
 from silverfold.connectors.hstreamdb.options import HStreamTable
 
-NOT_SENT: Final = "__debezium_unavailable_value"
-"""Value of a column that was not sent: a large one that PostgreSQL did not change."""
 _WRAPPED: Final = {"schema", "payload"}
 _ENVELOPE_OPS: Final = ("c", "u", "d", "r", "t", "m")
 _OPS: Final = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}

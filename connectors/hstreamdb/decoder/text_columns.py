@@ -22,9 +22,9 @@ from msgspec import UNSET, UnsetType
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.common.change_rows import Bools
 from silverfold.connectors.hstreamdb.decoder.column_changes import ColumnChanges
-from silverfold.connectors.hstreamdb.decoder.layouts import NOT_SENT, RecordReader
-from silverfold.connectors.hstreamdb.decoder.values import Column, exact_decimal
-from silverfold.connectors.hstreamdb.options import INTEGERS
+from silverfold.connectors.hstreamdb.decoder.kinds import Column
+from silverfold.connectors.hstreamdb.decoder.layouts import RecordReader
+from silverfold.connectors.hstreamdb.decoder.values import NOT_SENT, exact_decimal
 
 _MAX_TEXT: Final = 4_000
 """A number of more digits is no JSON to Python's reader, nor to ours: in longer texts there may be one."""
@@ -82,9 +82,11 @@ class TextColumns:
 
     @cached_property
     def _row(self) -> _Struct:
-        wanted = {column.name: _TYPES.get(column.kind, Any) for column in self.records.columns}
-        encoded = {column.name: Any for column in self.records.columns if column.encoding is not None}
-        return _Struct.of({**wanted, **encoded, **dict.fromkeys(self._telling, Any)})
+        types = {
+            column.name: Any if column.kind.text is None else column.kind.text | None | UnsetType
+            for column in self.records.columns
+        }
+        return _Struct.of({**types, **dict.fromkeys(self._telling, Any)})
 
     @cached_property
     def _telling(self) -> Sequence[str]:
@@ -141,23 +143,13 @@ def _typed(column: Column, cells: Iterable[Any]) -> tuple[pa.Array, Bools]:
         values = [None if value is UNSET else value for value in values]
         types = types - {UnsetType} | {NoneType}
     _require(str not in types or NOT_SENT not in values)
-    if column.encoding is not None:
+    if column.kind.text is None:
         return pa.array(list(map(column.value, values)), column.arrow), is_sent
     array = pa.array(values, column.arrow)
-    _require(column.kind != "float" or bool(pc.all(pc.is_finite(array), min_count=0).as_py()))
+    _require(column.arrow != pa.float32() or bool(pc.all(pc.is_finite(array), min_count=0).as_py()))
     return array, is_sent
 
 
 def _require(condition: bool) -> None:
     if not condition:
         raise _DiffersError
-
-
-_TYPES: Final = {
-    **dict.fromkeys(INTEGERS, int | None | UnsetType),
-    "float": float | None | UnsetType,
-    "double": float | None | UnsetType,
-    "string": str | None | UnsetType,
-    "boolean": bool | None | UnsetType,
-}
-"""What of JSON Arrow takes as `Column.value` does, or refuses; other columns have an encoding."""
