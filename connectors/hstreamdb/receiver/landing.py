@@ -15,7 +15,7 @@ from silverfold.connectors.frames import FrameSink
 from silverfold.connectors.hstreamdb.client.fetch import AckQueue, Fetch, FetchedFrame
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
-from silverfold.connectors.hstreamdb.receiver.progress import Progress
+from silverfold.connectors.hstreamdb.receiver.lag import Lag
 
 _LAST_COMMIT: Final = 10.0
 """Seconds that a stop waits for the commit whose records it still acknowledges."""
@@ -70,8 +70,8 @@ class Acknowledgements:
 class Landing:
     """Lands frames of fetches."""
 
-    def __init__(self, epoch: Epoch, acknowledgements: Acknowledgements, progress: Progress, sink: FrameSink) -> None:
-        self._epoch, self._acknowledgements, self._progress, self._sink = epoch, acknowledgements, progress, sink
+    def __init__(self, epoch: Epoch, acknowledgements: Acknowledgements, lag: Lag, sink: FrameSink) -> None:
+        self._epoch, self._acknowledgements, self._lag, self._sink = epoch, acknowledgements, lag, sink
 
     async def land_fetch(self, number: int, fetch: Fetch) -> None:
         """Land all frames of a fetch until it ends with an error."""
@@ -80,7 +80,7 @@ class Landing:
             await self._sink.land([])
 
     def _take(self, number: int, fetch: Fetch, received: Sequence[FetchedFrame]) -> None:
-        self._progress.received()
+        self._lag.received()
         for frame in received:
             self._sink.take(
                 self._epoch.frames(
