@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from silverfold.connectors.base import Cut
 from silverfold.connectors.common.arrow_rows import ArrowRows
-from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
+from silverfold.connectors.common.row_decoder import UnfoldedDecoder, decode_frames
 from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.hstreamdb.decoder.changes import ChangeReader
 from silverfold.connectors.hstreamdb.decoder.floors import Floors, read_floors
@@ -37,8 +37,7 @@ class HStreamDecoder(UnfoldedDecoder[HStreamTable]):
 
     def changes(self, frames: ArrowRows, context: Floors, cut: Cut, table: HStreamTable) -> ArrowRows:
         """Return a change for each record that had not landed before; two where a key changes."""
-        reader = self._reader(context, cut, table)
-        return frames.run(EachFrame(_Read(reader), reader.type), reader.type, "frame_seq", "body")
+        return decode_frames(frames, self._reader(context, cut, table))
 
     def tombstone_horizon(self, context: Floors, cut: Cut, table: HStreamTable) -> str | None:
         """Return the deletes up to the floors that had landed before the cut."""
@@ -52,15 +51,6 @@ class HStreamDecoder(UnfoldedDecoder[HStreamTable]):
 
     def _reader(self, context: Floors, cut: Cut, table: HStreamTable) -> ChangeReader:
         return ChangeReader(table, context.since(cut.spans[0][0]), self.feed.options.max_batch_bytes)
-
-
-@dataclass(frozen=True)
-class _Read:
-    reader: ChangeReader
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield from self.reader.read(batch.column("frame_seq").to_pylist(), batch.column("body").to_pylist())
 
 
 def _position(shard_id: int, batch_id: int, index: int) -> str:
