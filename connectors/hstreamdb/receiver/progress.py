@@ -74,7 +74,7 @@ class Progress:
                 sink.take(self.lag.shared([each.name for each in consumers]))
             if tails:
                 sink.take([*self.lag.progress(tails, pending()), *self.lag.starved(tails)])
-            await sink.land([])
+            await sink.wait_for_room()
             await asyncio.sleep(_GAP_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._options.committed_seconds - _GAP_SECONDS):
