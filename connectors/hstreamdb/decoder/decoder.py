@@ -54,5 +54,5 @@ class HStreamDecoder(UnfoldedDecoder[HStreamTable]):
 
 
 def _position(shard_id: int, batch_id: int, index: int) -> str:
-    """Return a record's id as ``_position`` has it: `column_changes.Places.sequences`."""
+    """Return a record's id as ``_position`` has it: `column_changes.RecordPositions.sequences`."""
     return f"{shard_id:020d}-{batch_id:020d}-{index:010d}"

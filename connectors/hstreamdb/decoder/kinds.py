@@ -22,7 +22,7 @@ _SHOWN: Final = 200
 """Most characters of a value in an error."""
 
 
-class Kind(NamedTuple):
+class ColumnKind(NamedTuple):
     """How the values of one type in one encoding are read.
 
     Args:
@@ -40,37 +40,39 @@ class Kind(NamedTuple):
     text: Any
 
 
-def _integer_kind(name: str, bits: int) -> Kind:
+def _integer_kind(name: str, bits: int) -> ColumnKind:
     least, most = -(1 << bits - 1), (1 << bits - 1) - 1
     convert = partial(values.integer, bits=bits)
-    return Kind(COLUMN_TYPES[name], convert, partial(struct_values.integers, least=least, most=most), int)
+    return ColumnKind(COLUMN_TYPES[name], convert, partial(struct_values.integers, least=least, most=most), int)
 
 
 _BOOLEAN, _DATE, _TIME = COLUMN_TYPES["boolean"], COLUMN_TYPES["date"], COLUMN_TYPES["timestamp"]
 _STRING, _DECIMAL = COLUMN_TYPES["string"], pa.decimal128(38)
 
-KINDS: Final[Mapping[tuple[str, Encoding | None], Kind]] = {
+KINDS: Final[Mapping[tuple[str, Encoding | None], ColumnKind]] = {
     **{(name, None): _integer_kind(name, bits) for name, bits in INTEGERS.items()},
-    ("float", None): Kind(COLUMN_TYPES["float"], values.single, struct_values.floats, float),
-    ("double", None): Kind(COLUMN_TYPES["double"], values.double, struct_values.doubles, float),
-    ("boolean", None): Kind(_BOOLEAN, values.boolean, struct_values.booleans, bool),
-    ("boolean", "zero_one"): Kind(_BOOLEAN, values.zero_one, partial(struct_values.booleans, has_numbers=True), None),
-    ("decimal", "text_decimal"): Kind(_DECIMAL, values.text_decimal, None, None),
-    ("decimal", "base64_decimal"): Kind(_DECIMAL, values.base64_decimal, None, None),
-    ("date", "iso8601"): Kind(_DATE, values.iso_date, None, None),
-    ("date", "epoch_days"): Kind(_DATE, values.epoch_days, struct_values.epoch_days, None),
-    ("timestamp", "iso8601"): Kind(_TIME, values.iso8601, None, None),
-    ("timestamp", "epoch_millis"): Kind(_TIME, values.epoch_millis, struct_values.epoch_millis, None),
-    ("timestamp", "epoch_micros"): Kind(_TIME, values.epoch_micros, struct_values.epoch_micros, None),
-    ("string", None): Kind(_STRING, values.string, struct_values.texts, str),
-    ("string", "json_text"): Kind(_STRING, values.json_text, None, None),
-    ("binary", "base64"): Kind(COLUMN_TYPES["binary"], values.base64_bytes, None, None),
+    ("float", None): ColumnKind(COLUMN_TYPES["float"], values.single, struct_values.floats, float),
+    ("double", None): ColumnKind(COLUMN_TYPES["double"], values.double, struct_values.doubles, float),
+    ("boolean", None): ColumnKind(_BOOLEAN, values.boolean, struct_values.booleans, bool),
+    ("boolean", "zero_one"): ColumnKind(
+        _BOOLEAN, values.zero_one, partial(struct_values.booleans, has_numbers=True), None
+    ),
+    ("decimal", "text_decimal"): ColumnKind(_DECIMAL, values.text_decimal, None, None),
+    ("decimal", "base64_decimal"): ColumnKind(_DECIMAL, values.base64_decimal, None, None),
+    ("date", "iso8601"): ColumnKind(_DATE, values.iso_date, None, None),
+    ("date", "epoch_days"): ColumnKind(_DATE, values.epoch_days, struct_values.epoch_days, None),
+    ("timestamp", "iso8601"): ColumnKind(_TIME, values.iso8601, None, None),
+    ("timestamp", "epoch_millis"): ColumnKind(_TIME, values.epoch_millis, struct_values.epoch_millis, None),
+    ("timestamp", "epoch_micros"): ColumnKind(_TIME, values.epoch_micros, struct_values.epoch_micros, None),
+    ("string", None): ColumnKind(_STRING, values.string, struct_values.texts, str),
+    ("string", "json_text"): ColumnKind(_STRING, values.json_text, None, None),
+    ("binary", "base64"): ColumnKind(COLUMN_TYPES["binary"], values.base64_bytes, None, None),
 }
 """By the name of the type, of a decimal without digits, and the encoding."""
 
 
 @dataclass(frozen=True)
-class Column:
+class DeclaredColumn:
     """A declared column. Picklable.
 
     Args:
@@ -83,7 +85,7 @@ class Column:
     encoding: Encoding | None
 
     @cached_property
-    def kind(self) -> Kind:
+    def kind(self) -> ColumnKind:
         """Its kind; of a decimal with its digits."""
         name, _, digits = self.type.partition("(")
         kind = KINDS[name, self.encoding]
@@ -116,6 +118,6 @@ class Column:
             raise InvalidValue(detail, reason=error.reason, element=self.name) from error
 
 
-def columns_of(table: HStreamTable) -> tuple[Column, ...]:
+def columns_of(table: HStreamTable) -> tuple[DeclaredColumn, ...]:
     """Return the columns of a table, in the order declared."""
-    return tuple(Column(name, kind, table.encoding(name)) for name, kind in table.columns.items())
+    return tuple(DeclaredColumn(name, kind, table.encoding(name)) for name, kind in table.columns.items())

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, NoReturn
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.connectors.hstreamdb.decoder.kinds import Column, columns_of
+from silverfold.connectors.hstreamdb.decoder.kinds import DeclaredColumn, columns_of
 from silverfold.connectors.hstreamdb.decoder.values import FIRST_MICROS, LAST_MICROS, NOT_SENT
 from silverfold.connectors.hstreamdb.options import HStreamTable
 
@@ -41,7 +41,7 @@ class RecordReader:
     table: HStreamTable
 
     @cached_property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[DeclaredColumn, ...]:
         """The table's columns."""
         return columns_of(self.table)
 
@@ -51,7 +51,7 @@ class RecordReader:
         return self.table.layout in ("auto", "unwrapped", "row")
 
     @cached_property
-    def telling(self) -> frozenset[str]:
+    def layout_members(self) -> frozenset[str]:
         """Members by which an object may be of a layout besides these two, unless it is ``unwrapped``."""
         return frozenset({"op", "payload", self.table.operation_member})
 
@@ -62,9 +62,9 @@ class RecordReader:
             found: Its JSON; any, as received.
 
         Raises:
-            InvalidValue: ``reason`` is one of `Column.value`, or ``not_object``, ``bad_value``, ``missing_key``,
-                ``null_key``, ``key_mismatch``, ``unknown_op``, ``unsupported_op`` or ``partial_key_move``.
-                ``element`` is the column, if one is at fault.
+            InvalidValue: ``reason`` is one of `DeclaredColumn.value`, or ``not_object``, ``bad_value``,
+                ``missing_key``, ``null_key``, ``key_mismatch``, ``unknown_op``, ``unsupported_op`` or
+                ``partial_key_move``. ``element`` is the column, if one is at fault.
         """
         if isinstance(found, Mapping) and found.keys() == _WRAPPED and self.table.layout not in ("row", "operation"):
             found = found["payload"]
@@ -179,7 +179,7 @@ class RecordReader:
                 _refuse("null_key", "a key column is null", name)
 
     @cached_property
-    def _key_columns(self) -> list[Column]:
+    def _key_columns(self) -> list[DeclaredColumn]:
         return [column for name in self.table.keys for column in self.columns if column.name == name]
 
 

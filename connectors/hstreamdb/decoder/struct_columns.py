@@ -13,20 +13,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.common.change_rows import Bools
+from silverfold.connectors.hstreamdb.decoder import struct_values
 from silverfold.connectors.hstreamdb.decoder.column_changes import ColumnChanges
-from silverfold.connectors.hstreamdb.decoder.kinds import Column
+from silverfold.connectors.hstreamdb.decoder.kinds import DeclaredColumn
 from silverfold.connectors.hstreamdb.decoder.landed_records import LandedRecords
 from silverfold.connectors.hstreamdb.decoder.layouts import RecordReader
 from silverfold.connectors.hstreamdb.decoder.struct_members import (
     ABSENT,
     NULL,
     STRUCT,
-    Bools,
     Ints,
     Members,
     StructBuffer,
 )
-from silverfold.connectors.hstreamdb.decoder.struct_values import texts
 
 _HEADER, _KEY, _PAYLOAD = 0x0A, 0x1A, 0x12
 
@@ -57,7 +57,7 @@ class StructColumns:
     def _changes(self, buffer: StructBuffer, start: Ints, end: Ints) -> ColumnChanges:
         names, keys = list(self.records.table.columns), self.records.table.keys
         rows = np.flatnonzero(~buffer.odd)
-        top = buffer.members(rows, start[rows], end[rows], [*self._telling, *names])
+        top = buffer.members(rows, start[rows], end[rows], [*self._layout_members, *names])
         wrapped = self._is_wrapped(buffer, top, names)
         value = top.get("value", top[names[0]])  # without one, nothing is wrapped
         deleted = wrapped & (value.kind == NULL)
@@ -74,12 +74,12 @@ class StructColumns:
         return ColumnChanges(~buffer.odd, deleted, [cells[name] for name in names], [sent[name] for name in names])
 
     @property
-    def _telling(self) -> Sequence[str]:
+    def _layout_members(self) -> Sequence[str]:
         """Members by which the layout is detected, and those of ``unwrapped``."""
         if self.records.table.layout == "row":
             return ()
         names = self.records.table.columns
-        return [name for name in sorted({"key", "value", *self.records.telling}) if name not in names]
+        return [name for name in sorted({"key", "value", *self.records.layout_members}) if name not in names]
 
     def _is_wrapped(self, buffer: StructBuffer, top: Mapping[str, Members], names: Sequence[str]) -> Bools:
         """Return the mask of records of the layout ``unwrapped``; mark those of others as odd, or with more members."""
@@ -90,7 +90,7 @@ class StructColumns:
             buffer.odd |= ~wrapped
         for name, members in top.items():
             allowed = wrapped if name in ("key", "value") else np.zeros(len(wrapped), np.bool_)
-            if name in names and name not in self.records.telling:
+            if name in names and name not in self.records.layout_members:
                 allowed = allowed | ~wrapped
             buffer.odd |= (members.kind != ABSENT) & ~allowed
         return wrapped
@@ -154,14 +154,14 @@ def _chosen(wrapped: Bools, inside: Members, top: Members) -> Members:
     )
 
 
-def typed(buffer: StructBuffer, column: Column, found: Members) -> pa.Array:
+def typed(buffer: StructBuffer, column: DeclaredColumn, found: Members) -> pa.Array:
     """Return the values of a column, null where it is absent or null; marks records as odd whose value does not fit."""
     if column.kind.structs is None:
-        return _converted(buffer, column, texts(buffer, found))
+        return _converted(buffer, column, struct_values.texts(buffer, found))
     return column.kind.structs(buffer, found).cast(column.arrow)
 
 
-def _converted(buffer: StructBuffer, column: Column, texts: pa.Array) -> pa.Array:
+def _converted(buffer: StructBuffer, column: DeclaredColumn, texts: pa.Array) -> pa.Array:
     """Return texts of another encoding, converted one by one."""
     values = []
     for row, text in enumerate(texts.to_pylist()):

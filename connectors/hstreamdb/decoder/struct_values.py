@@ -5,26 +5,29 @@ Each function returns an array with null where the member is absent or null, or 
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from silverfold.connectors.common.change_rows import Bools
 from silverfold.connectors.hstreamdb.decoder.struct_members import (
     ABSENT,
     BOOLEAN,
     NULL,
     NUMBER,
     TEXT,
-    Bools,
     Members,
     StructBuffer,
 )
-from silverfold.connectors.hstreamdb.decoder.values import EXACT, FIRST_MICROS, LAST_MICROS, NOT_SENT
+from silverfold.connectors.hstreamdb.decoder.values import FIRST_MICROS, LAST_MICROS, NOT_SENT
+from silverfold.connectors.hstreamdb.protocol.records import EXACT
 
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 """The years 1 to 9999."""
-Doubles = npt.NDArray[np.float64]
+Doubles: TypeAlias = npt.NDArray[np.float64]
 
 
 def integers(buffer: StructBuffer, found: Members, *, least: int, most: int) -> pa.Array:

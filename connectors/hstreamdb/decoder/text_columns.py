@@ -22,7 +22,7 @@ from msgspec import UNSET, UnsetType
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.common.change_rows import Bools
 from silverfold.connectors.hstreamdb.decoder.column_changes import ColumnChanges
-from silverfold.connectors.hstreamdb.decoder.kinds import Column
+from silverfold.connectors.hstreamdb.decoder.kinds import DeclaredColumn
 from silverfold.connectors.hstreamdb.decoder.layouts import RecordReader
 from silverfold.connectors.hstreamdb.decoder.values import NOT_SENT, exact_decimal
 
@@ -76,7 +76,7 @@ class TextColumns:
             else:
                 return [each.key for each in found], [each.value for each in found]
         rows = list(map(self._read_row, payloads))
-        for name in self._telling:
+        for name in self._layout_members:
             _require(all(value is UNSET for value in map(self._row.cells[name], rows)))
         return None, rows
 
@@ -86,16 +86,16 @@ class TextColumns:
             column.name: Any if column.kind.text is None else column.kind.text | None | UnsetType
             for column in self.records.columns
         }
-        return _Struct.of({**types, **dict.fromkeys(self._telling, Any)})
+        return _Struct.of({**types, **dict.fromkeys(self._layout_members, Any)})
 
     @cached_property
-    def _telling(self) -> Sequence[str]:
+    def _layout_members(self) -> Sequence[str]:
         """Members that a row has not, unless it is one of another layout."""
         if self.records.table.layout == "row":
             return ()
         names = self.records.table.columns
-        _require(self.records.telling.isdisjoint(names))
-        return [name for name in sorted({"key", "value", *self.records.telling}) if name not in names]
+        _require(self.records.layout_members.isdisjoint(names))
+        return [name for name in sorted({"key", "value", *self.records.layout_members}) if name not in names]
 
     @cached_property
     def _read_row(self) -> Callable[[bytes], Any]:
@@ -130,7 +130,7 @@ class TextColumns:
         return ColumnChanges(np.ones(len(rows), np.bool_), deleted, cells, sent)
 
 
-def _typed(column: Column, cells: Iterable[Any]) -> tuple[pa.Array, Bools]:
+def _typed(column: DeclaredColumn, cells: Iterable[Any]) -> tuple[pa.Array, Bools]:
     """Return the values of a column, null where they are absent or null, and the mask of those that are there.
 
     Raises one of the errors that `TextColumns.read` expects.

@@ -3,7 +3,7 @@
 Numbers of HRecords are doubles: here integers below 2^53, else floats. Those of JSON texts are exact: integers, and
 decimals for all with a point or an exponent.
 
-Each function takes a JSON value that is not null and raises InvalidValue, with the reasons of `kinds.Column.value`.
+Each function takes a JSON value that is not null. It raises InvalidValue, as `kinds.DeclaredColumn.value` describes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.hstreamdb.protocol.records import EXACT
 
-EXACT: Final = 1 << 53
-"""The first integer whose neighbour a double does not have."""
 NOT_SENT: Final = "__debezium_unavailable_value"
 """Value of a column that was not sent: a large one that PostgreSQL did not change."""
 LONG: Final = "$numberLong"

@@ -39,7 +39,7 @@ class Lag:
         self._is_starved = False
         self._reported: dict[str, dict[str, float]] = {}
 
-    def received(self) -> None:
+    def note_frame(self) -> None:
         """Note that a frame came."""
         self._received_at = self._clock()
         self._is_starved = False

@@ -80,7 +80,7 @@ class Landing:
             await self._sink.wait_for_room()
 
     def _take(self, number: int, fetch: Fetch, received: Sequence[FetchedFrame]) -> None:
-        self._lag.received()
+        self._lag.note_frame()
         for frame in received:
             self._sink.take(
                 self._epoch.frames(

@@ -49,7 +49,7 @@ class Progress:
         self._gaps = GapSearch(client, options.stream, epoch, control, begins_at_end=begins_at_end)
         patience = max(_LEAST_PATIENCE, subscription.ack_timeout_seconds)
         self.lag = Lag(options.stream, epoch, control, feed=feed, ours=ours, patience=patience, clock=clock)
-        """Its `received` is to be called for each frame."""
+        """Its `note_frame` is to be called for each frame."""
 
     async def run(self, sink: FrameSink, pending: Callable[[], int]) -> None:
         """Look for ever. A call that fails is left out: the fetches notice what is wrong.

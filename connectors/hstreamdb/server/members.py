@@ -38,7 +38,7 @@ class Member:
         return ServerNode(id=self.id, host=self.host, port=self.port, version=HStreamVersion(version=VERSIONS[layout]))
 
 
-class Members:
+class MemberList:
     """The member list, the same for all nodes. A node that died stays in it for a while.
 
     Args:

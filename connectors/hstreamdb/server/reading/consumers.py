@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 
 
-class Consumer:
+class ConsumerBuffer:
     """One open fetch, as its context sees it: a bounded buffer of frames that its call writes.
 
     Args:

@@ -13,7 +13,7 @@ from silverfold.conf.errors import WireError
 from silverfold.connectors.hstreamdb.decoder.changes import read_json
 from silverfold.connectors.hstreamdb.decoder.column_changes import ColumnChanges
 from silverfold.connectors.hstreamdb.decoder.kinds import KINDS
-from silverfold.connectors.hstreamdb.decoder.landed_records import landed_records, received
+from silverfold.connectors.hstreamdb.decoder.landed_records import landed_records, parse_frame
 from silverfold.connectors.hstreamdb.decoder.layouts import RecordReader
 from silverfold.connectors.hstreamdb.decoder.struct_columns import StructColumns
 from silverfold.connectors.hstreamdb.decoder.text_columns import TextColumns
@@ -70,7 +70,7 @@ def table(name: str, encoding: Encoding | None) -> HStreamTable:
 
 def by_columns(reader: RecordReader, frame: bytes, *, raw: bool) -> Any:
     """Return the value that the reader of many records finds; `REFUSED` if it leaves the record to be read alone."""
-    landed = landed_records(5, received(frame), limit=1 << 20)
+    landed = landed_records(5, parse_frame(frame), limit=1 << 20)
     found: ColumnChanges | None
     if raw:
         found = TextColumns(reader).read([each.payload for each in landed.records])
@@ -80,7 +80,7 @@ def by_columns(reader: RecordReader, frame: bytes, *, raw: bool) -> Any:
 
 
 def one_by_one(reader: RecordReader, frame: bytes) -> Any:
-    (record,) = landed_records(5, received(frame), limit=1 << 20).records
+    (record,) = landed_records(5, parse_frame(frame), limit=1 << 20).records
     try:
         (change,) = reader.changes(read_json(record))
     except WireError:

@@ -17,7 +17,7 @@ class UnknownShard(Exception):
     """An acknowledgement names a shard that the subscription does not have; the call ends with an unforeseen error."""
 
 
-class Books:
+class DeliveryState:
     """Account of batches read, sent and acknowledged.
 
     Args:
