@@ -23,7 +23,7 @@ _LAST_INDEX: Final = (1 << 32) - 1
 
 @dataclass(frozen=True)
 class HStreamDecoder(UnfoldedDecoder[HStreamTable]):
-    """The `connectors.base.Decoder` of one feed."""
+    """The `connectors.base.Decoder` of one feed. Its context has the feed's committed floors."""
 
     feed: HStreamFeed
 
@@ -32,7 +32,7 @@ class HStreamDecoder(UnfoldedDecoder[HStreamTable]):
         return read_floors(control)
 
     def row_type(self, context: Floors, cut: Cut, table: HStreamTable) -> StructType:
-        """Return the columns declared."""
+        """Return the declared columns, whatever the records have."""
         return from_arrow_schema(pa.schema(list(self._reader(context, cut, table).rows.row)))
 
     def changes(self, frames: ArrowRows, context: Floors, cut: Cut, table: HStreamTable) -> ArrowRows:
@@ -40,7 +40,10 @@ class HStreamDecoder(UnfoldedDecoder[HStreamTable]):
         return decode_frames(frames, self._reader(context, cut, table))
 
     def tombstone_horizon(self, context: Floors, cut: Cut, table: HStreamTable) -> str | None:
-        """Return the deletes up to the floors that had landed before the cut."""
+        """Return the condition on tombstones ``t`` that may go: those up to the floors that landed before the cut.
+
+        Nothing new comes below them. None if no floor landed.
+        """
         floors = {shard_id: context.before(shard_id, cut.spans[0][0]) for shard_id in context.by_shard}
         ends = [
             (_position(shard_id, 0, 0), _position(shard_id, batch_id, _LAST_INDEX))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -111,8 +110,8 @@ class Epoch:
         self._stream = stream
         self._consumers: dict[int, str] = {}
         self._bad = Counter[int]()
-        self.gap_found = asyncio.Event()
-        """Set when a frame shows that batches before it have not landed."""
+        self.gaps_found = 0
+        """Number of frames that have shown that batches before them have not landed."""
         self.shards = defaultdict[int, ShardProgress](ShardProgress)
         """What has landed, by shard."""
         self.shards.update({shard_id: ShardProgress(batch_id, has_begun=True) for shard_id, batch_id in newest.items()})
@@ -149,7 +148,7 @@ class Epoch:
         gaps = len(shard.gaps)
         shard.take(first.batch_id, len(ids), published_ms)
         if len(shard.gaps) > gaps:
-            self.gap_found.set()
+            self.gaps_found += 1
         frame = Frame(body, Kind.DATA, Boundary.WHOLE, self._stream, str(first))
         before = self._consumers.setdefault(first.shard_id, consumer)
         if before == consumer:

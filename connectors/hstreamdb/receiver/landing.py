@@ -14,8 +14,7 @@ from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.frames import FrameSink
 from silverfold.connectors.hstreamdb.client.fetch import AckQueue, Fetch, FetchedFrame
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
-from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
-from silverfold.connectors.hstreamdb.receiver.lag import Lag
+from silverfold.connectors.hstreamdb.receiver.progress import Progress
 
 _LAST_COMMIT: Final = 10.0
 """Seconds that a stop waits for the commit whose records it still acknowledges."""
@@ -70,8 +69,8 @@ class Acknowledgements:
 class Landing:
     """Lands frames of fetches."""
 
-    def __init__(self, epoch: Epoch, acknowledgements: Acknowledgements, lag: Lag, sink: FrameSink) -> None:
-        self._epoch, self._acknowledgements, self._lag, self._sink = epoch, acknowledgements, lag, sink
+    def __init__(self, acknowledgements: Acknowledgements, progress: Progress, sink: FrameSink) -> None:
+        self._acknowledgements, self._progress, self._sink = acknowledgements, progress, sink
 
     async def land_fetch(self, number: int, fetch: Fetch) -> None:
         """Land all frames of a fetch until it ends with an error."""
@@ -80,13 +79,8 @@ class Landing:
             await self._sink.wait_for_room()
 
     def _take(self, number: int, fetch: Fetch, received: Sequence[FetchedFrame]) -> None:
-        self._lag.note_frame()
         for frame in received:
-            self._sink.take(
-                self._epoch.frames(
-                    frame.body, frame.ids, frame.error, consumer=fetch.consumer, published_ms=frame.published_ms
-                )
-            )
+            self._sink.take(self._progress.frames(frame, fetch.consumer))
             self._acknowledgements.taken(number, frame.ids)
 
     async def end(self, fetches: Sequence[Fetch]) -> None:

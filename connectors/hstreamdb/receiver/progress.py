@@ -8,8 +8,9 @@ from contextlib import suppress
 from typing import Final
 
 from silverfold.conf.errors import SilverfoldError
-from silverfold.connectors.frames import FrameSink
+from silverfold.connectors.frames import Frame, FrameSink
 from silverfold.connectors.hstreamdb.client.client import Client
+from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import Subscription
@@ -48,8 +49,19 @@ class Progress:
         begins_at_end = subscription.offset == SpecialOffset.LATEST
         self._gaps = GapSearch(client, options.stream, epoch, control, begins_at_end=begins_at_end)
         patience = max(_LEAST_PATIENCE, subscription.ack_timeout_seconds)
-        self.lag = Lag(options.stream, epoch, control, feed=feed, ours=ours, patience=patience, clock=clock)
-        """Its `note_frame` is to be called for each frame."""
+        self._lag = Lag(options.stream, epoch, control, feed=feed, ours=ours, patience=patience, clock=clock)
+        self._gap_found = asyncio.Event()
+
+    def frames(self, found: FetchedFrame, consumer: str) -> list[Frame]:
+        """Return what lands of a fetched frame; see `Epoch.frames`. Looks soon if it shows a gap."""
+        self._lag.note_frame()
+        gaps = self._epoch.gaps_found
+        frames = self._epoch.frames(
+            found.body, found.ids, found.error, consumer=consumer, published_ms=found.published_ms
+        )
+        if self._epoch.gaps_found > gaps:
+            self._gap_found.set()
+        return frames
 
     async def run(self, sink: FrameSink, pending: Callable[[], int]) -> None:
         """Look for ever. A call that fails is left out: the fetches notice what is wrong.
@@ -59,7 +71,7 @@ class Progress:
         """
         subscription_id = self._options.subscription
         while True:
-            self._epoch.gap_found.clear()
+            self._gap_found.clear()
             found, tails = None, dict[int, int]()
             with suppress(SilverfoldError):
                 found = await self._client.get_subscription(subscription_id)
@@ -71,14 +83,14 @@ class Progress:
                 sink.take(self._control.next_frames(found, self._epoch))
             with suppress(SilverfoldError):
                 consumers = await self._client.list_consumers(subscription_id)
-                sink.take(self.lag.shared([each.name for each in consumers]))
+                sink.take(self._lag.shared([each.name for each in consumers]))
             if tails:
-                sink.take([*self.lag.progress(tails, pending()), *self.lag.starved(tails)])
+                sink.take([*self._lag.progress(tails, pending()), *self._lag.starved(tails)])
             await sink.wait_for_room()
             await asyncio.sleep(_GAP_SECONDS)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._options.committed_seconds - _GAP_SECONDS):
-                    await self._epoch.gap_found.wait()
+                    await self._gap_found.wait()
 
     async def _tails(self) -> dict[int, int]:
         """Return the last batch of each shard; 0 if there is none."""

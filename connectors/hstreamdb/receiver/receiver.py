@@ -99,7 +99,7 @@ class HStreamReceiver:
                     ack_timeout=timeout,
                 )
                 await sink.land([subscribed])
-                await self._land_all(fetches, sink, epoch, progress, most=max(unacked // 2, 1))
+                await self._land_all(fetches, sink, progress, most=max(unacked // 2, 1))
             finally:
                 self._last_control, self._newest = control.last, epoch.newest
 
@@ -151,12 +151,10 @@ class HStreamReceiver:
     async def _open(self, client: Client, acks: AckQueue) -> Fetch:
         return await client.open_fetch(self._options.subscription, consumer_prefix=self._consumer_prefix, acks=acks)
 
-    async def _land_all(
-        self, fetches: Sequence[Fetch], sink: FrameSink, epoch: Epoch, progress: Progress, *, most: int
-    ) -> None:
+    async def _land_all(self, fetches: Sequence[Fetch], sink: FrameSink, progress: Progress, *, most: int) -> None:
         interval = self._feed.commit.interval_ms / 1000
         acknowledgements = Acknowledgements(sink, self._acks, most=most, interval=interval)
-        landing = Landing(epoch, acknowledgements, progress.lag, sink)
+        landing = Landing(acknowledgements, progress, sink)
         try:
             await until_first_ends(
                 *(landing.land_fetch(number, fetch) for number, fetch in enumerate(fetches)),

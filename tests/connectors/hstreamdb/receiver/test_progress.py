@@ -8,6 +8,7 @@ import pytest
 
 from silverfold.connectors.frames import Resume
 from silverfold.connectors.hstreamdb.client.client import Client
+from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import Subscription
@@ -148,16 +149,16 @@ def test_a_look_that_is_cut_off_has_landed_what_it_found() -> None:
 
 def test_a_gap_is_looked_up_before_the_next_look_is_due() -> None:
     async def run() -> None:
-        sink, epoch = CountingSink(), Epoch(STREAM)
+        sink = CountingSink()
         async with cluster() as (server, client):
             found = await client.create_subscription("feed", STREAM)
             ids = [await client.append(STREAM, {"id": number}) for number in range(3)]
             server.lose_batch(ids[1].shard_id, ids[1].batch_id)
-            progress = looking(client, feed(server.address, committed_seconds=3_600).options, found, [0.0], epoch)
+            progress = looking(client, feed(server.address, committed_seconds=3_600).options, found, [0.0])
             async with in_background(progress.run(sink, lambda: 0)):
                 await until(lambda: bool(sink.marks("progress")))
                 for each in (ids[0], ids[2]):
-                    epoch.frames(b"", [each])
+                    progress.frames(FetchedFrame(b"", [each]), "consumer")
                 await until(lambda: bool(sink.marks("expired")))
 
     asyncio.run(run())
