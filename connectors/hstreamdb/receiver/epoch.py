@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from silverfold.conf.errors import RemoteProtocolError, WireError
 from silverfold.connectors.common.bad_input import bad_input
@@ -19,6 +19,18 @@ _MOST_REMEMBERED: Final = 1_000
 """Bad frames remembered, by their hash."""
 _MOST_GAPS: Final = 1_000
 """Gaps of a shard that are remembered: a source in order has none."""
+
+
+class LandedBatches(NamedTuple):
+    """What has landed of a shard.
+
+    Args:
+        newest: The highest batch.
+        missing: Ranges below it that have not landed, as the batches before and after them.
+    """
+
+    newest: int
+    missing: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass
@@ -41,18 +53,23 @@ class ShardProgress:
     again: int = 0
     """Records of other batches: at or below one that had landed."""
 
-    def take(self, batch_id: int, records: int, published_ms: int) -> None:
-        """Count a frame."""
+    def take(self, batch_id: int, records: int, published_ms: int) -> bool:
+        """Count a frame. Return whether it shows that batches before it have not landed."""
         had_landed, self.oldest = self.has_begun or self.oldest > 0, min(self.oldest or batch_id, batch_id)
         if batch_id <= self.newest:
             self.again += records
             self._fill(batch_id)
-            return
-        if had_landed:
-            self._note(self.newest, batch_id)
+            return False
+        is_behind_a_gap = had_landed and self._note(self.newest, batch_id)
         self.newest, self.published_ms = batch_id, published_ms
         self.batches += 1
         self.records += records
+        return is_behind_a_gap
+
+    @property
+    def landed(self) -> LandedBatches:
+        """What has landed of it, or need not land."""
+        return LandedBatches(self.newest, tuple(self.gaps))
 
     @property
     def whole_until(self) -> int:
@@ -77,9 +94,11 @@ class ShardProgress:
                 return True
         return False
 
-    def _note(self, after: int, before: int) -> None:
-        if batches_between(after, before) > 1 and len(self.gaps) < _MOST_GAPS:
+    def _note(self, after: int, before: int) -> bool:
+        is_new = batches_between(after, before) > 1 and len(self.gaps) < _MOST_GAPS
+        if is_new:
             self.gaps.append((after, before))
+        return is_new
 
     def _fill(self, batch_id: int) -> None:
         for start, end in [each for each in self.gaps if each[0] < batch_id < each[1]]:
@@ -88,14 +107,31 @@ class ShardProgress:
             self._note(batch_id, end)
 
 
-def newest_batches(positions: Iterable[str]) -> dict[int, int]:
-    """Return the highest batch of each shard in source positions: of frames, or of streams with commas in between."""
-    newest: dict[int, int] = {}
+def landed_batches(positions: Iterable[str]) -> dict[int, LandedBatches]:
+    """Return what has landed of each shard, as far as source positions show it.
+
+    Args:
+        positions: Of frames, in the order of landing; or the text of `resume_text`, before that of later frames.
+    """
+    shards = defaultdict[int, ShardProgress](lambda: ShardProgress(has_begun=True))
     for each in ",".join(positions).split(","):
         if each:
-            shard_id, batch_id = map(int, each.split("-")[:2])
-            newest[shard_id] = max(newest.get(shard_id, 0), batch_id)
-    return newest
+            place, *missing = each.split("+")
+            shard_id, batch_id, *index = map(int, place.split("-"))
+            if index:
+                shards[shard_id].take(batch_id, 0, 0)
+            else:
+                gaps = [(int(after), int(before)) for after, before in (gap.split("-") for gap in missing)]
+                shards[shard_id] = ShardProgress(batch_id, has_begun=True, gaps=gaps)
+    return {shard_id: found.landed for shard_id, found in shards.items()}
+
+
+def resume_text(landed: Mapping[int, LandedBatches]) -> str:
+    """Return what has landed as text: ``shard-newest``, ``+after-before`` for each range that is missing, commas."""
+    return ",".join(
+        "+".join([f"{shard_id}-{found.newest}", *(f"{after}-{before}" for after, before in found.missing)])
+        for shard_id, found in landed.items()
+    )
 
 
 class Epoch:
@@ -103,10 +139,10 @@ class Epoch:
 
     Args:
         stream: The stream that the subscription reads.
-        newest: Per shard, the batch up to which everything has landed before, or need not land.
+        expected: Per shard, what has landed before, or need not land; and what is missing of it, and may still come.
     """
 
-    def __init__(self, stream: str, newest: Mapping[int, int] = MappingProxyType({})) -> None:
+    def __init__(self, stream: str, expected: Mapping[int, LandedBatches] = MappingProxyType({})) -> None:
         self._stream = stream
         self._consumers: dict[int, str] = {}
         self._bad = Counter[int]()
@@ -114,12 +150,13 @@ class Epoch:
         """Number of frames that have shown that batches before them have not landed."""
         self.shards = defaultdict[int, ShardProgress](ShardProgress)
         """What has landed, by shard."""
-        self.shards.update({shard_id: ShardProgress(batch_id, has_begun=True) for shard_id, batch_id in newest.items()})
+        for shard_id, found in expected.items():
+            self.shards[shard_id] = ShardProgress(found.newest, has_begun=True, gaps=list(found.missing))
 
     @property
-    def newest(self) -> Mapping[int, int]:
-        """The highest batch of each shard that has landed, in this epoch or before it, or that need not land."""
-        return {shard_id: found.newest for shard_id, found in self.shards.items() if found.newest}
+    def landed(self) -> Mapping[int, LandedBatches]:
+        """What has landed of each shard, in this epoch or before it, or need not land."""
+        return {shard_id: found.landed for shard_id, found in self.shards.items() if found.newest}
 
     def frames(
         self,
@@ -145,10 +182,7 @@ class Epoch:
             return [self._bad_frame(body, error)]
         first = ids[0]
         shard = self.shards[first.shard_id]
-        gaps = len(shard.gaps)
-        shard.take(first.batch_id, len(ids), published_ms)
-        if len(shard.gaps) > gaps:
-            self.gaps_found += 1
+        self.gaps_found += shard.take(first.batch_id, len(ids), published_ms)
         frame = Frame(body, Kind.DATA, Boundary.WHOLE, self._stream, str(first))
         before = self._consumers.setdefault(first.shard_id, consumer)
         if before == consumer:

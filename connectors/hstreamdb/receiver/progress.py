@@ -53,15 +53,19 @@ class Progress:
         self._gap_found = asyncio.Event()
 
     def frames(self, found: FetchedFrame, consumer: str) -> list[Frame]:
-        """Return what lands of a fetched frame; see `Epoch.frames`. Looks soon if it shows a gap."""
+        """Return what lands of a fetched frame; see `Epoch.frames`.
+
+        If the frame shows a gap, a control frame is before it, and the next look is soon.
+        """
         self._lag.note_frame()
         gaps = self._epoch.gaps_found
         frames = self._epoch.frames(
             found.body, found.ids, found.error, consumer=consumer, published_ms=found.published_ms
         )
-        if self._epoch.gaps_found > gaps:
-            self._gap_found.set()
-        return frames
+        if self._epoch.gaps_found == gaps:
+            return frames
+        self._gap_found.set()
+        return [*self._control.missing_frames(self._epoch), *frames]
 
     async def run(self, sink: FrameSink, pending: Callable[[], int]) -> None:
         """Look for ever. A call that fails is left out: the fetches notice what is wrong.
@@ -79,7 +83,9 @@ class Progress:
                 tails = await self._tails()
             # Each is taken as soon as it is made: an epoch that ends meanwhile has it, as the next one believes.
             sink.take(await self._gaps.expired(tails))
-            if found is not None:
+            if found is None:
+                sink.take(self._control.missing_frames(self._epoch))
+            else:
                 sink.take(self._control.next_frames(found, self._epoch))
             with suppress(SilverfoldError):
                 consumers = await self._client.list_consumers(subscription_id)
