@@ -34,10 +34,15 @@ def shard_offset(offset: Offset) -> ShardOffset:
     return ShardOffset(timestamp_offset=offset)
 
 
-async def tail(cluster: Cluster, stream: str, shard_id: int) -> RecordId | None:
-    """Return the last batch of a shard, with the index 0; None if it never had one."""
+async def log_end(cluster: Cluster, stream: str, shard_id: int) -> RecordId:
+    """Return the last batch of a shard, with the index 0; if its log's epoch has none yet, the batch number is 0."""
     request = GetTailRecordIdRequest(stream_name=stream, shard_id=shard_id)
-    found = RecordId.of((await cluster.call(GET_TAIL_RECORD_ID, request)).tail_record_id)
+    return RecordId.of((await cluster.call(GET_TAIL_RECORD_ID, request)).tail_record_id)
+
+
+async def tail(cluster: Cluster, stream: str, shard_id: int) -> RecordId | None:
+    """Return the last batch of a shard, with the index 0; None if its log's epoch has none yet."""
+    found = await log_end(cluster, stream, shard_id)
     return found if batch_number(found.batch_id) else None
 
 

@@ -55,6 +55,11 @@ def batches_between(before: int, last: int) -> int:
     return max(last - before, 0) if same or before > last else batch_number(last)
 
 
+def may_miss(after: int, before: int) -> bool:
+    """Return whether there may be batches between two. Where an epoch of the log ended, nothing tells."""
+    return batches_between(after, before) > 1 or 0 < after >> 32 < before >> 32
+
+
 @dataclass(frozen=True, slots=True)
 class HRecord:
     """A record whose payload is a JSON object. Integers come back as int, other numbers as float."""

@@ -21,11 +21,11 @@ from silverfold.connectors.frames import Frame, Kind, mark
 from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
-from silverfold.connectors.hstreamdb.protocol.records import batch_number, batches_between
+from silverfold.connectors.hstreamdb.protocol.records import batch_number, may_miss
 from silverfold.connectors.hstreamdb.protocol.times import creation_of
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches
 
-_MOST_MISSING: Final = 16
+_MOST_MISSING: Final = 100
 """Ranges of a shard in a control frame, the lowest ones: a subscription that others share has any number of them."""
 
 
@@ -151,5 +151,5 @@ def _in_both(some: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]])
     for after, before in some:
         for other_after, other_before in others:
             start, end = max(after, other_after), min(before, other_before)
-            if start < end and batches_between(start, end) > 1:
+            if start < end and may_miss(start, end):
                 yield start, end

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from silverfold.conf.errors import RemoteProtocolError, WireError
 from silverfold.connectors.common.bad_input import bad_input
 from silverfold.connectors.frames import Boundary, Frame, Kind, mark
-from silverfold.connectors.hstreamdb.protocol.records import RecordId, batches_between
+from silverfold.connectors.hstreamdb.protocol.records import RecordId, may_miss
 
 MAX_REPEATS: Final = 3
 """A frame that cannot be acknowledged comes again; that often, it ends the epoch."""
@@ -41,6 +41,8 @@ class ShardProgress:
     """The highest batch that has landed, in this epoch or before it, or that need not land; 0 for none."""
     has_begun: bool = False
     """Whether it is known behind which batch all are to land."""
+    is_guess: bool = False
+    """Whether that batch was only the last there was; until a frame comes."""
     oldest: int = 0
     """The lowest batch that has landed in this epoch; 0 for none."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
@@ -55,6 +57,9 @@ class ShardProgress:
 
     def take(self, batch_id: int, records: int, published_ms: int) -> bool:
         """Count a frame. Return whether it shows that batches before it have not landed."""
+        if self.is_guess and batch_id <= self.newest:
+            self.newest = batch_id - 1
+        self.is_guess = False
         had_landed, self.oldest = self.has_begun or self.oldest > 0, min(self.oldest or batch_id, batch_id)
         if batch_id <= self.newest:
             self.again += records
@@ -76,11 +81,21 @@ class ShardProgress:
         """The batch up to which nothing is missing."""
         return min((after for after, _ in self.gaps), default=self.newest)
 
+    def begin_at_end(self, tail: int) -> int:
+        """Expect all batches behind the oldest one, or the last there is; return the one before. A frame corrects it.
+
+        Where a subscription begins that begins at the end of the stream, nothing tells but its first frame.
+        """
+        after = self.oldest - 1 if self.oldest else tail
+        self.is_guess = not self.oldest and after > self.newest
+        self.begin(after)
+        return after
+
     def begin(self, after: int) -> None:
         """Expect all batches behind one, and none up to it."""
         if after < self.newest and not self.has_begun:
             self._note(after, self.oldest)
-        self.gaps = [(max(start, after), end) for start, end in self.gaps if batches_between(after, end) > 1]
+        self.gaps = [(max(start, after), end) for start, end in self.gaps if may_miss(after, end)]
         self.newest, self.has_begun = max(self.newest, after), True
 
     def skip(self, after: int, first: int) -> bool:
@@ -90,12 +105,12 @@ class ShardProgress:
             return True
         for at, (start, end) in enumerate(self.gaps):
             if start == after:
-                self.gaps[at : at + 1] = [(first - 1, end)] if batches_between(first - 1, end) > 1 else []
+                self.gaps[at : at + 1] = [(first - 1, end)] if may_miss(first - 1, end) else []
                 return True
         return False
 
     def _note(self, after: int, before: int) -> bool:
-        is_new = batches_between(after, before) > 1 and len(self.gaps) < _MOST_GAPS
+        is_new = may_miss(after, before) and len(self.gaps) < _MOST_GAPS
         if is_new:
             self.gaps.append((after, before))
         return is_new
