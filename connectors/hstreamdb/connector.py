@@ -17,7 +17,7 @@ from silverfold.connectors.verification import ReferenceReader, SourceReplay
 
 
 class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
-    """Lands a stream's records by a subscription, which remembers what was acknowledged: nothing is lost in between.
+    """Lands a stream's records through a subscription, which remembers what was acknowledged between connections.
 
     Records may come again, and late. Their ids give the order of their changes. No record describes a complete table.
     """

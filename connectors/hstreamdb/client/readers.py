@@ -54,8 +54,8 @@ async def read_shard(
     The server skips what was trimmed or lost. A read that breaks goes on after the last batch.
 
     Args:
-        start, until: Both inclusive; of a record its whole batch. ``LATEST`` as the start is after the last record now,
-            as the end it is that record. None never ends.
+        start, until: Both inclusive; a record's id means its whole batch. ``LATEST`` is behind the last record there is
+            now as the start, and that record as the end. Without an end, the read goes on for ever.
         max_batches: Most batches to read; 0 for all.
 
     Raises:

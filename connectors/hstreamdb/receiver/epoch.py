@@ -1,4 +1,4 @@
-"""What lands of an epoch's fetches: whole frames as received, and marks of what is strange about them."""
+"""Turns fetched frames into frames for bronze, as received, with marks of what is unusual; tracks gaps between them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from silverfold.connectors.frames import Boundary, Frame, Kind, mark
 from silverfold.connectors.hstreamdb.protocol.records import RecordId, may_miss
 
 MAX_REPEATS: Final = 3
-"""A frame that cannot be acknowledged comes again; that often, it ends the epoch."""
+"""How often a frame that cannot be acknowledged comes before it ends the epoch."""
 _MOST_REMEMBERED: Final = 1_000
 """Bad frames remembered, by their hash."""
 _MOST_GAPS: Final = 1_000
-"""Gaps of a shard that are remembered: a source in order has none."""
+"""Most gaps of a shard that are remembered: a source in order has none."""
 
 
 class LandedBatches(NamedTuple):
@@ -35,25 +35,26 @@ class LandedBatches(NamedTuple):
 
 @dataclass
 class ShardProgress:
-    """What of a shard landed in this epoch."""
+    """What this epoch received of a shard, all of which lands."""
 
     newest: int = 0
-    """The highest batch that has landed, in this epoch or before it, or that need not land; 0 for none."""
+    """The highest batch received, in this epoch or before it, or that need not come; 0 for none."""
     has_begun: bool = False
-    """Whether it is known behind which batch all are to land."""
+    """Whether it is known which batch was the last before the feed."""
     is_guess: bool = False
     """Whether that batch was only the last there was; until a frame comes."""
     oldest: int = 0
-    """The lowest batch that has landed in this epoch; 0 for none."""
+    """The lowest batch received in this epoch; 0 for none."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    """What has not landed below the newest batch, as the batches before and after it. Each may still come."""
+    """Ranges of batches below the newest that have not come, as the batches before and after them."""
     published_ms: int = 0
-    """Time of its append."""
+    """Time of the newest batch's append, in milliseconds since 1970."""
     batches: int = 0
+    """Batches newer than all before them."""
     records: int = 0
-    """Of those batches, each of which was the highest when it came."""
+    """Records in `batches`."""
     again: int = 0
-    """Records of other batches: at or below one that had landed."""
+    """Records of all other batches, which came again or late."""
 
     def take(self, batch_id: int, records: int, published_ms: int) -> bool:
         """Count a frame. Return whether it shows that batches before it have not landed."""
@@ -92,14 +93,14 @@ class ShardProgress:
         return after
 
     def begin(self, after: int) -> None:
-        """Expect all batches behind one, and none up to it."""
+        """Expect every batch behind ``after``, and none up to it."""
         if after < self.newest and not self.has_begun:
             self._note(after, self.oldest)
         self.gaps = [(max(start, after), end) for start, end in self.gaps if may_miss(after, end)]
         self.newest, self.has_begun = max(self.newest, after), True
 
     def skip(self, after: int, first: int) -> bool:
-        """Expect no batch between two. Return whether that is new: none has landed there meanwhile."""
+        """Expect no batch between two any more. Return whether that was still the gap: none has come meanwhile."""
         if after == self.newest:
             self.begin(first - 1)
             return True
@@ -164,7 +165,7 @@ class Epoch:
         self.gaps_found = 0
         """Number of frames that have shown that batches before them have not landed."""
         self.shards = defaultdict[int, ShardProgress](ShardProgress)
-        """What has landed, by shard."""
+        """Progress by shard."""
         for shard_id, found in expected.items():
             self.shards[shard_id] = ShardProgress(found.newest, has_begun=True, gaps=list(found.missing))
 
@@ -185,7 +186,7 @@ class Epoch:
         """Return what lands of a frame.
 
         Args:
-            ids: Of its records.
+            ids: Ids of its records.
             error: Why the ids cannot be read.
             consumer: Name of the fetch that received it.
             published_ms: Time of its batch's append.

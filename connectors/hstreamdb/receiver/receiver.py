@@ -1,7 +1,7 @@
 """The receiver: fetches of one subscription, landed as received and acknowledged once committed.
 
-An epoch ends when one of its fetches ends. Those acknowledgements that were not sent wait for the next epoch's fetches:
-they count if the node still knows the subscription's state, and are ignored otherwise.
+An epoch ends when one of its fetches ends. Acknowledgements that were not sent go out with the next epoch's fetches:
+they count if the node still has its state of the subscription, and are ignored otherwise.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ class HStreamReceiver:
 def window_marks(feed: HStreamFeed, *, max_unacked: int, ack_timeout: int) -> list[Frame]:
     """Return warnings about a window that is too small for the feed's commits, or a time-out too short for them.
 
-    The arithmetic is in them: what is landed is acknowledged after its commit, so there is never more under way than
-    ``max_unacked``, and all of it takes a commit's interval and time to be acknowledged.
+    They show the arithmetic. Records are acknowledged after their commit, so at most ``max_unacked`` come in the time
+    that a commit's interval, the commit and the acknowledgement take together.
     """
     seconds = feed.commit.interval_ms / 1000 + COMMIT_SECONDS + ANSWER_SECONDS
     marks = []
