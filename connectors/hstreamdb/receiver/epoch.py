@@ -204,7 +204,7 @@ class Epoch:
         if before == consumer:
             return [frame]
         self._consumers[first.shard_id] = consumer
-        moved = mark("reassigned", stream=self._stream, shard=str(first.shard_id), before=before, now=consumer)
+        moved = mark("reassigned", shard=str(first.shard_id), before=before, now=consumer)
         return [moved, frame]
 
     def _bad_frame(self, body: bytes, error: WireError) -> Frame:

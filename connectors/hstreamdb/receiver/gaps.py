@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -46,6 +46,8 @@ class GapSearch:
         control: Is told what need not come.
         calls: Makes the calls.
         begins_at_end: Whether the subscription begins at the end of the stream.
+        patience: Seconds after which batches should have come that are in the shard, and were sent to others.
+        clock: Returns seconds; any that ascend.
     """
 
     def __init__(
@@ -57,16 +59,22 @@ class GapSearch:
         calls: LookCalls,
         *,
         begins_at_end: bool,
+        patience: float,
+        clock: Callable[[], float],
     ) -> None:
         self._client, self._stream, self._epoch, self._control = client, stream, epoch, control
         self._calls, self._begins_at_end, self._is_anew = calls, begins_at_end, control.is_anew
+        self._patience, self._clock = patience, clock
+        self._open_since: dict[_Suspect, float] = {}
+        self._undelivered = set[int]()
+        """Shards whose gap that stays open is reported."""
         self._guesses = set[int]()
         self._turn = 0
         self._quiet: dict[int, int] = {}
         """The newest batch of each shard at the last look."""
 
-    async def expired(self, tails: Mapping[int, int]) -> list[Frame]:
-        """Return a mark if shards have dropped batches before they landed, each once.
+    async def look(self, tails: Mapping[int, int]) -> list[Frame]:
+        """Return a mark if shards have dropped batches before they landed, each once; another if batches do not come.
 
         Args:
             tails: The last batch of each shard, or the number 0 of its log's epoch.
@@ -77,7 +85,26 @@ class GapSearch:
         self._turn += _MOST_READ
         looked = await self._calls.each((f"read shard {each.shard_id}", partial(self._look, each)) for each in suspects)
         self._quiet = {shard_id: self._epoch.shards[shard_id].newest for shard_id in tails}
-        return self._skip([(each, found) for each, found in zip(suspects, looked, strict=True) if found is not None])
+        found = [(suspect, each) for suspect, each in zip(suspects, looked, strict=True) if each is not None]
+        return [*self._skip(found), *self._not_delivered(found)]
+
+    def _not_delivered(self, looked: Iterable[tuple[_Suspect, _Looked]]) -> list[Frame]:
+        """Return a mark if gaps stay open though the shard has their batches: once a shard, until it has no gap."""
+        now = self._clock()
+        gaps = [_Suspect(shard_id, *gap) for shard_id, shard in self._epoch.shards.items() for gap in shard.gaps]
+        self._open_since = {gap: self._open_since.get(gap, now) for gap in gaps}
+        self._undelivered &= {gap.shard_id for gap in gaps}
+        overdue = {
+            str(suspect.shard_id): f"behind {suspect.after}"
+            for suspect, found in looked
+            if found.first < suspect.before and suspect.shard_id not in self._undelivered
+            if now - self._open_since.get(suspect, now) >= self._patience
+        }
+        self._undelivered |= set(map(int, overdue))
+        if not overdue:
+            return []
+        why = "batches are in the stream and do not come: another consumer may have acknowledged them"
+        return [mark("not delivered", stream=self._stream, level="warning", reason=why, shards=overdue)]
 
     def _begin_at_end(self, tails: Mapping[int, int]) -> None:
         for shard_id in [each for each in self._guesses if not self._epoch.shards[each].is_guess]:

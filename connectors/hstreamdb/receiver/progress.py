@@ -47,10 +47,18 @@ class Progress:
         clock: Callable[[], float],
     ) -> None:
         self._client, self._options, self._epoch, self._control = client, options, epoch, control
-        begins_at_end = subscription.offset == SpecialOffset.LATEST
         self._calls = LookCalls(options.stream)
-        self._gaps = GapSearch(client, options.stream, epoch, control, self._calls, begins_at_end=begins_at_end)
         patience = max(_LEAST_PATIENCE, subscription.ack_timeout_seconds)
+        self._gaps = GapSearch(
+            client,
+            options.stream,
+            epoch,
+            control,
+            self._calls,
+            begins_at_end=subscription.offset == SpecialOffset.LATEST,
+            patience=2 * patience,
+            clock=clock,
+        )
         self._lag = Lag(options.stream, epoch, control, feed=feed, ours=ours, patience=patience, clock=clock)
         self._gap_found = asyncio.Event()
 
@@ -82,7 +90,7 @@ class Progress:
             found = await self._calls.one("GetSubscription", partial(self._client.get_subscription, subscription_id))
             tails = await self._tails()
             # Each is taken as soon as it is made: an epoch that ends meanwhile has it, as the next one believes.
-            sink.take(await self._gaps.expired(tails))
+            sink.take(await self._gaps.look(tails))
             if found is None:
                 sink.take(self._control.missing_frames(self._epoch))
             else:

@@ -187,6 +187,25 @@ def test_a_shard_of_which_nothing_comes_is_starved_though_others_flow() -> None:
     asyncio.run(run())
 
 
+def test_batches_that_stay_in_the_shard_and_do_not_come_are_a_warning_once() -> None:
+    async def run() -> None:
+        looks = Looks(Source({7: range(OLD + 1, OLD + 6)}), {7: OLD + 1})
+        looks.take(7, [OLD + 5])
+        async with looks.run():
+            await until(lambda: bool(looks.sink.marks("progress")))
+            looks.now = 119.0
+            await asyncio.sleep(0.05)
+            assert looks.sink.marks("not delivered") == []
+            looks.now = 120.0
+            await until(lambda: bool(looks.sink.marks("not delivered")))
+            await asyncio.sleep(0.05)
+        (found,) = looks.sink.marks("not delivered")
+        assert (found["level"], found["shards"]) == ("warning", {"7": f"behind {OLD + 1}"})
+        assert looks.sink.marks("expired") == []
+
+    asyncio.run(run())
+
+
 def test_a_feed_from_the_end_whose_records_came_before_its_first_look_has_them_once() -> None:
     async def run() -> None:
         looks = Looks(Source({7: range(OLD + 1, OLD + 10)}), subscription=LATEST)
