@@ -115,7 +115,8 @@ class HStreamTable(Table):
 
     Records are HRecords, or raw ones with a JSON object. A whole row takes the place of the row there was. A row that
     lacks declared columns changes the others. Members that are not declared are ignored. A raw record with half of a
-    surrogate pair in any text cannot be read, and no setting replaces it: two keys could become one.
+    surrogate pair in any text cannot be read, and no setting replaces it: two keys could become one. Nor can one with
+    an integer of more than 4,300 digits, or with 1,000 objects and lists in one another.
 
     | type | of |
     |---|---|
@@ -126,7 +127,7 @@ class HStreamTable(Table):
     | `date` | `iso8601` (default), or `epoch_days` |
     | `timestamp` | `iso8601` (default) with its zone, or `epoch_millis`, `epoch_micros` |
     | `binary` | `base64` |
-    | `string` | texts; with `json_text` any value as JSON, members sorted |
+    | `string` | texts; with `json_text` any value as JSON, members sorted, of at most 300 levels |
     """
 
     ROW_SETTINGS: ClassVar[tuple[str, ...]] = ("layout", "trust_key", "operation_member", "operation_form")

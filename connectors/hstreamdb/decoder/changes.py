@@ -151,8 +151,10 @@ def read_json(record: HStreamRecord) -> Any:
         return found.fields
     try:
         return _read_text(found.payload)
-    except (ValueError, RecursionError) as error:
-        raise InvalidValue("a raw record is no JSON text", reason="bad_json") from error
+    except RecursionError as error:
+        raise InvalidValue("a raw record has too many objects and lists in one another", reason="bad_json") from error
+    except ValueError as error:
+        raise InvalidValue(f"a raw record cannot be read as JSON: {error}", reason="bad_json") from error
 
 
 _read_text: Final = msgspec.json.Decoder(float_hook=exact_decimal).decode

@@ -106,7 +106,7 @@ class DeclaredColumn:
         Raises:
             InvalidValue: It does not fit. ``element`` is the column, ``reason`` one of ``wrong_type``,
                 ``value_out_of_range``, ``integer_not_integral``, ``integer_not_exact`` (a double that may have been
-                rounded) and ``decimal_not_exact`` (more digits than the column has).
+                rounded), ``decimal_not_exact`` (more digits than the column has) and ``too_deep`` (JSON text alone).
         """
         if found is None:
             return None

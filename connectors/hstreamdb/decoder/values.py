@@ -27,6 +27,8 @@ NOT_SENT: Final = "__debezium_unavailable_value"
 """Value of a column that was not sent: a large one that PostgreSQL did not change."""
 LONG: Final = "$numberLong"
 """The one member of an object that carries an exact integer as text."""
+MAX_LEVELS: Final = 300
+"""Most objects and lists in one another that ``json_text`` takes: fewer than any reader's stack has room for."""
 FIRST_MICROS, LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
 """The years 1 to 9999, which Spark can show."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -203,9 +205,23 @@ def iso8601(found: Any) -> int:
 def json_text(found: Any) -> str:
     """Return any value as JSON, members sorted, decimals with the digits that were sent."""
     try:
-        return _JSON(found).replace(f'"{_BARE}', "").replace(f'{_BARE}"', "")
-    except (ValueError, RecursionError):
+        text = _JSON(found).replace(f'"{_BARE}', "").replace(f'{_BARE}"', "")
+    except RecursionError:
+        _refuse("too_deep")
+    except ValueError:
         _refuse("wrong_type")
+    is_deep = text.count("[") + text.count("{") > MAX_LEVELS and _has_levels(found, MAX_LEVELS + 1)
+    return _refuse("too_deep") if is_deep else text
+
+
+def _has_levels(found: Any, count: int) -> bool:
+    """Return whether a value has so many objects and lists in one another."""
+    level = [found]
+    for _ in range(count):
+        if not (level := [each for each in level if isinstance(each, Mapping | list)]):
+            return False
+        level = [inner for each in level for inner in (each.values() if isinstance(each, Mapping) else each)]
+    return True
 
 
 def _digits(found: Any) -> str:

@@ -30,6 +30,8 @@ _DAY: Final = timedelta(days=1)
 _BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGITS: Final = 400
 """Most digits of a number that is read."""
+_LEVELS: Final = 300
+"""Most objects and lists in one another, as JSON text."""
 
 
 @dataclass(frozen=True)
@@ -214,14 +216,14 @@ def _typed(kind: str, encoding: str | None, value: Any, declared: str) -> Any:
     return found
 
 
-def _json(value: Any) -> str:
+def _json(value: Any, level: int = 1) -> str:
     """Return a value as JSON, members sorted, decimals by their digits."""
+    if isinstance(value, Mapping | list) and level > _LEVELS:
+        _refuse("too_deep")
     if isinstance(value, Mapping):
-        names = sorted(value)
-        members = zip(map(_json, names), map(_json, [value[name] for name in names]), strict=True)
-        return "{" + ",".join(map(":".join, members)) + "}"
+        return "{" + ",".join([f"{_json(name)}:{_json(value[name], level + 1)}" for name in sorted(value)]) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_json, value)) + "]"
+        return "[" + ",".join([_json(each, level + 1) for each in value]) + "]"
     if isinstance(value, Decimal):
         return str(value)
     return json.dumps(value, ensure_ascii=False, allow_nan=False, default=_double)

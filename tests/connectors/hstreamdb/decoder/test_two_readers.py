@@ -191,6 +191,30 @@ def test_numbers_in_json_text_have_the_digits_that_were_sent(doc: str, expected:
     assert bool(errors) == (expected is None)
 
 
+@pytest.mark.parametrize(("levels", "expected"), [(300, []), (301, ["too_deep"]), (600, ["too_deep"])])
+@pytest.mark.parametrize("pair", [("[", "]"), ('{"a":', "}")], ids=["lists", "objects"])
+def test_json_text_has_at_most_300_levels(levels: int, expected: list[str], pair: tuple[str, str]) -> None:
+    begin, end = pair
+    doc = begin * levels + "1" + end * levels
+    frame = frame_of([entry(b'{"id": 1, "doc": %s}' % doc.encode())])
+    check(table(), frame)
+    _, errors = changes_of(table(), {5: frame})
+    assert [each["error"]["reason"].partition(" in ")[0] for each in errors] == expected
+
+
+@pytest.mark.parametrize(
+    ("member", "why"),
+    [("9" * 4_301, "Integer value out of range"), ("[" * 5_000 + "]" * 5_000, "too many objects and lists")],
+    ids=["digits", "levels"],
+)
+def test_json_beyond_our_limits_is_named_as_that(member: str, why: str) -> None:
+    frame = frame_of([entry(b'{"id": 1, "other": %s}' % member.encode())])
+    check(table(), frame)
+    _, (error,) = changes_of(table(), {5: frame})
+    assert error["error"]["reason"].startswith("bad_json")
+    assert why in error["error"]["reason"]
+
+
 @pytest.mark.parametrize("names", [["key", "value", "op", "payload"], ["payload", "op", "value", "key"]])
 @pytest.mark.parametrize("layout", ["auto", "unwrapped", "row"])
 @pytest.mark.parametrize("raw", [True, False])
