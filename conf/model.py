@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from silverfold.conf.files import check_path
-from silverfold.conf.names import TAKEN, folded
+from silverfold.conf.names import TAKEN, caseless
 from silverfold.conf.secrets import Secret, revealed
 from silverfold.conf.text import without_controls
 
@@ -179,14 +179,14 @@ class Table(Strict):
     @field_validator("keys")
     @classmethod
     def _each_key_is_a_column(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(map(folded, keys))) < len(keys) or not all(map(str.strip, keys)):
+        if len(set(map(caseless, keys))) < len(keys) or not all(map(str.strip, keys)):
             raise ValueError("names of columns, each once")
         return keys
 
     @field_validator("expect")
     @classmethod
     def _rules_have_names_of_their_own(cls, rules: dict[str, Expectation]) -> dict[str, Expectation]:
-        if len(set(map(folded, rules))) < len(rules):
+        if len(set(map(caseless, rules))) < len(rules):
             raise ValueError("names that differ in more than upper and lower case")
         for taken in {UNEXPLAINED, LATE_PARTIAL}.intersection(rules):
             raise ValueError(f"no rule can be called {taken}: so is why changes of rows are kept aside")

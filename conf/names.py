@@ -18,15 +18,15 @@ TAKEN = frozenset(
 """Case-folded names of Spark's and Delta's internal columns: a table with such a column cannot be merged into."""
 
 
-def folded(name: str) -> str:
+def caseless(name: str) -> str:
     """Return a case-folded name: names that Spark considers the same are equal.
 
     Each letter is upper-cased, then lower-cased, as in Java's ``equalsIgnoreCase``: a long s is an s, and a dotted
     capital I an i. Letters that would become several by that are only lower-cased.
     """
-    return name.lower() if name.isascii() else "".join(map(_folded, name))
+    return name.lower() if name.isascii() else "".join(map(_caseless_letter, name))
 
 
-def _folded(letter: str) -> str:
+def _caseless_letter(letter: str) -> str:
     capital = letter.upper()
     return (capital if len(capital) == 1 else letter).lower()[0]

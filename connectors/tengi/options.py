@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from silverfold.conf.errors import InvalidValue
 from silverfold.conf.model import PathText, Seconds, SourceName, Strict, Table
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.conf.secrets import Secret
 from silverfold.connectors.base import Feed
 from silverfold.connectors.tengi.protocol.feed.columns import parse_type
@@ -142,10 +142,10 @@ class TengiTable(Table):
 
     @model_validator(mode="after")
     def _fits_together(self) -> TengiTable:
-        names = [folded(name) for name in self.columns]
+        names = [caseless(name) for name in self.columns]
         if len(set(names)) < len(names):
             raise ValueError("columns names each column once, and in one spelling")
-        if taken := sorted(name for name in self.columns if folded(name) in self.reserved_names):
+        if taken := sorted(name for name in self.columns if caseless(name) in self.reserved_names):
             raise ValueError(f"columns without {taken[0]}, which is one of silverfold's own")
         if not self.columns:
             return self

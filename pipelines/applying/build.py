@@ -36,7 +36,7 @@ from silverfold.conf.errors import (
     WireError,
 )
 from silverfold.conf.model import Settings
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.base import Connector, Cut, Feed
 from silverfold.pipelines.applying.apply_cut import apply_cut
 from silverfold.pipelines.applying.cut_job import CutJob, read_job, statistics_of
@@ -190,13 +190,15 @@ class FeedBuild:
             return self._step_after(error, table, plan, job)
 
     def _step_after(self, error: SilverfoldError, name: str, plan: Plan | None, job: CutJob | None) -> Step:
-        """Decide how a table goes on after an error; all retries are decided here.
+        """Decide how a table goes on after an error.
 
         - A cut that was applied without a look at every frame is checked first: one of them may be to blame.
         - Where another process wrote the table, the next step plans anew, `_TRIES` times.
         - After an error of a cut as a unit, the next step tries a shorter one (`CutBisection`).
         - A bad frame that is to be skipped is left out by the next step. Any other holds the table.
-        - After all other errors a later step tries the same again.
+        - After all other errors a later step tries the same again, after a delay (`pipelines.applying.turns`).
+
+        A rule that cannot be judged is tried again once columns may have changed (`FeedPlan`).
         """
         try:
             fault = _cause(error, job)
@@ -252,11 +254,11 @@ class FeedBuild:
         state = self._states[name]
         self._plan.reached(name, cut.last if row is not None else job.silver.position())
         state.overtaken, state.skipped = 0, False
-        self._plan.bisections[name].passed(cut.last)
+        self._plan.bisections[name].reached(cut.last)
         if row is None:  # maybe without frames read here: the other build's commit lists them
             state.quarantine.catch_up(now=self._now())
             return None
-        state.quarantine.passed(cut, now=self._now())
+        state.quarantine.reached(cut, now=self._now())
         row = later_than(row, state.committed)
         state.committed = row.committed_at
         row = replace(row, landed_at=moment(cut.received), seconds=self.clock() - began)
@@ -277,7 +279,7 @@ class FeedBuild:
             with suppress(SilverfoldError), silver.decoding():
                 context = silver.decoder.context(each for each in control if each.frame_seq <= frame.frame_seq)
                 row = silver.decoder.row_type(context, then, silver.conf)
-                found = {**{folded(field.name): field for field in row}, **found}
+                found = {**{caseless(field.name): field for field in row}, **found}
         return list(found.values())
 
     def _stop_before(self, fault: SilverfoldError, name: str, plan: Plan, cut: Cut) -> Step:

@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 from silverfold.conf.errors import ApplyError, RebuildNeeded, SilverfoldError, of_decoder
 from silverfold.conf.files import FULL
 from silverfold.conf.model import Table
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.base import Connector, Cut, Decoder, Feed, TableKind
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.spark.session import close_session, own_session
@@ -210,7 +210,7 @@ def check_built(
     feed, table = silver.feed.name, silver.name
     then = settings if known.settings is None else known.settings
     other = differing(then, settings)
-    has_keys = {*map(folded, then.get("keys", ()))} <= {*map(folded, columns)}
+    has_keys = {*map(caseless, then.get("keys", ()))} <= {*map(caseless, columns)}
     anew = cut.replaces and not silver.conf.keeps_history and has_keys
     if other and not anew:
         reason = describe_difference(other[0], then, settings, what="the table")

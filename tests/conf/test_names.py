@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 
 
 @pytest.mark.parametrize(
@@ -22,9 +22,9 @@ from silverfold.conf.names import folded
     ],
 )
 def test_letters_that_differ_in_case_only_are_one(name: str, same: str):
-    assert folded(name) == folded(same)
+    assert caseless(name) == caseless(same)
 
 
 @pytest.mark.parametrize(("name", "other"), [("\u00df", "ss"), ("\ufb01", "fi"), ("e\u0301", "\u00e9")])
 def test_letters_that_only_look_alike_are_two(name: str, other: str):
-    assert folded(name) != folded(other)
+    assert caseless(name) != caseless(other)

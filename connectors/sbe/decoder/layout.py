@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from silverfold.conf.errors import SchemaError
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.sbe.options import SENT, SbeTable
 from silverfold.connectors.wire.sbe.codec.blocks import field_ends
 from silverfold.connectors.wire.sbe.columnar.decode import arrow_schema
@@ -159,10 +159,10 @@ def _named(levels: Sequence[Sequence[Source]], names: Sequence[str], since: int)
     every = [source for level in levels for source in level]
     taken: dict[str, int] = {}
     for source in sorted(every, key=lambda each: (max(each.since, since), -each.level)):
-        taken.setdefault(folded(source.name), source.level)
+        taken.setdefault(caseless(source.name), source.level)
     return [
         [
-            source if taken[folded(source.name)] == source.level else replace(source, name=f"{name}_{source.name}")
+            source if taken[caseless(source.name)] == source.level else replace(source, name=f"{name}_{source.name}")
             for source in level
         ]
         for name, level in zip(names, levels, strict=True)

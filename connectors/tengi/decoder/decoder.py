@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from silverfold.conf.errors import InvalidValue, SchemaDrift, WireError
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.base import Cut
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
@@ -53,7 +53,7 @@ class Schemas:
         if (unknown := next((key for key in keys if key not in columns), None)) is not None:
             where = "settings" if declared else "source"
             raise SchemaDrift(f"no column {unknown} in the {where}, though it is a key", table=cut.stream)
-        if not keys and (taken := [name for name in columns if folded(name) in ROW_NUMBER]):
+        if not keys and (taken := [name for name in columns if caseless(name) in ROW_NUMBER]):
             raise SchemaDrift(f"the source has no keys, so rows are numbered in {taken[0]}: set keys", table=cut.stream)
         if newest.keys and set(keys) != set(newest.keys):
             raise SchemaDrift(

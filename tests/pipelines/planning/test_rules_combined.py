@@ -15,7 +15,7 @@ from silverfold.conf.model import Expectation
 from silverfold.pipelines.applying import build, write
 from silverfold.pipelines.holding.quarantine_log import quarantined
 from silverfold.pipelines.storage.cuts import last_cuts
-from silverfold.pipelines.verifying.silver_rows import read_side_table
+from silverfold.pipelines.verifying.compared_rows import read_side_table
 from tests.support.building import Built, table
 from tests.support.deaths import Died, dying
 from tests.support.deephaven.landed_history import LandedHistory

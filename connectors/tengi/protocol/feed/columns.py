@@ -26,7 +26,7 @@ from operator import index
 from typing import Any, Final
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.tengi.protocol.values import Byte, Float, Int, Packet, Short
 
 MAX_DEPTH: Final = 24
@@ -119,7 +119,7 @@ class _TypeParser:
             self.at += 1
             fields.append(self._field(depth))
         self._expect(">")
-        if len({folded(each) for each, _ in fields}) < len(fields):  # Spark and Delta know no case
+        if len({caseless(each) for each, _ in fields}) < len(fields):  # Spark and Delta know no case
             raise _bad_type(self.text)
         return ColumnType(name, fields=tuple(fields))
 
