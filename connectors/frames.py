@@ -42,7 +42,7 @@ def mark(name: str, *, stream: str | None = None, **details: object) -> Frame:
     """Return a frame written by the receiver itself: ``name`` is the event, ``details`` must be JSON values.
 
     A mark with ``level="warning"`` is logged as a warning. Status shows it while it is the newest mark of its stream.
-    So it does ``progress`` of the feed: numbers by measure, by part of the source, in ``parts``.
+    Status also shows the feed's newest ``progress`` mark; ``parts`` maps each part of the source to its measures.
     """
     body = json.dumps({"mark": name, **details}, sort_keys=True, default=str)
     return Frame(body.encode(), Kind.MARK, Boundary.NONE, stream)
@@ -68,19 +68,22 @@ class Resume:
 
 
 class FrameSink(Protocol):
-    """Destination of a receiver's frames. Implemented by `pipelines.landing.sink`."""
+    """Destination of a receiver's frames. Implemented by `pipelines.landing.sink`.
+
+    *Taken* frames are in memory, and lost if the process dies. They have *landed* once they are committed.
+    """
 
     def take(self, frames: Sequence[Frame]) -> None:
-        """Take frames, in order, without waiting for room: the frames a receiver holds when it is stopped."""
+        """Take frames, in order, without waiting for room. Call `wait_for_room` as soon as possible."""
 
     async def land(self, frames: Sequence[Frame]) -> None:
-        """Take frames, in order. All are taken before the first await: a cancelled caller loses none.
+        """Take frames, in order, then `wait_for_room`. A cancelled caller loses none."""
 
-        Waits while too many bytes are uncommitted: this is the back-pressure on the socket.
-        """
+    async def wait_for_room(self) -> None:
+        """Wait while too many bytes are taken and not committed: this is the back-pressure on the socket."""
 
     async def flush(self) -> int:
-        """Commit all frames landed so far; return the last frame_seq. Acknowledge at the source only after this."""
+        """Commit all frames taken so far; return the last frame_seq. Acknowledge at the source only after this."""
 
 
 class Receiver(Protocol):

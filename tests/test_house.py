@@ -55,6 +55,11 @@ SMALL_ALONE = {
 SIMULATOR = ".server.command"
 """End of the names of modules that may be small as well: whoever imports a server must not load its options."""
 
+ELSEWHERE = re.compile(r"(?<!SBE 1\.0, )\bchapters? [0-9]|\bthe seed(?:'s| has| calls| are)\b", re.IGNORECASE)
+"""References to texts that are not here: a reader has PROTOCOL.md, by its headings, and published standards."""
+CITES_ELSEWHERE = ("connectors/tengi/", "tests/connectors/tengi/", "tests/bench/tengi/")
+"""Folders that may, until they are mended."""
+
 PUBLIC_ROOMS = ("client", "options", "protocol", "reference")
 """Rooms that other connectors may import. How a connector receives, decodes and serves is its inside."""
 
@@ -161,6 +166,16 @@ def test_no_module_is_longer_than_400_lines():
     modules = [module for folder in folders for module in folder.rglob("*.py")]
     lengths = {shown(module): module.read_text(encoding="utf-8").count("\n") for module in modules}
     assert {name: length for name, length in lengths.items() if length > 400} == {}
+
+
+def test_texts_refer_to_what_a_reader_has():
+    files = [file for folder in [*PACKAGES, "tests"] for file in sorted((ROOT / folder).rglob("*.*"))]
+    found = {
+        shown(file): ELSEWHERE.findall(file.read_text(encoding="utf-8"))
+        for file in files
+        if file.suffix in {".py", ".md"} and not shown(file).startswith(CITES_ELSEWHERE)
+    }
+    assert {file: texts for file, texts in found.items() if texts} == {}
 
 
 def shown(path: Path) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -51,7 +51,7 @@ def _row_error(changes: DataFrame) -> Column:
 class EachFrame:
     """A step that decodes independent frames. A frame on which it fails becomes an error row.
 
-    Picklable, like the step.
+    A failure is a bug, so rare: then each frame of the batch is decoded alone. Picklable, like the step.
 
     Args:
         step: Maps frames, with a ``frame_seq`` column, to change rows.
@@ -75,6 +75,31 @@ class EachFrame:
             if isinstance(error, MemoryError):  # no fault of the frame
                 raise
             return [error_rows(self.type, frames["frame_seq"], [of_decoder(error)])]
+
+
+class FrameReader(Protocol):
+    """Decodes the frames of one table in one cut. Picklable."""
+
+    @property
+    def type(self) -> pa.Schema:
+        """Schema of the change rows."""
+
+    def read(self, positions: Sequence[int], bodies: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+        """Yield the change rows of frames, in no order; for what cannot be decoded, rows with ``error``."""
+
+
+@dataclass(frozen=True)
+class _Read:
+    reader: FrameReader
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from self.reader.read(batch.column("frame_seq").to_pylist(), batch.column("body").to_pylist())
+
+
+def decode_frames(frames: ArrowRows, reader: FrameReader) -> ArrowRows:
+    """Return the change rows that a reader makes of frames; see `EachFrame`. Lazy in Spark."""
+    return frames.run(EachFrame(_Read(reader), reader.type), reader.type, "frame_seq", "body")
 
 
 class UnfoldedDecoder(Decoder[TableT]):

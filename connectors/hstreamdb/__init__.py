@@ -1,1 +1,1 @@
-"""HStreamDB: a stream store over gRPC. ``PROTOCOL.md`` has the wire, and what is not built yet."""
+"""HStreamDB: a stream store over gRPC. ``PROTOCOL.md`` has the wire, and what we decided."""

@@ -6,6 +6,7 @@ HRecords have no types but those of JSON, and their numbers are doubles: a table
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
@@ -31,24 +32,23 @@ Encoding: TypeAlias = Literal[
 INTEGERS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 """Bits of the integer types."""
 DECIMAL: Final = re.compile(r"decimal\(([1-9]|[12][0-9]|3[0-8]), ?([0-9]|[12][0-9]|3[0-8])\)")
-_OTHER_TYPES: Final = ("float", "double", "boolean", "date", "timestamp", "string", "binary")
-_ENCODINGS: Final[dict[str, tuple[Encoding, ...]]] = {
-    "boolean": ("zero_one",),
+ENCODINGS: Final[Mapping[str, tuple[Encoding | None, ...]]] = {
+    **dict.fromkeys((*INTEGERS, "float", "double"), (None,)),
+    "boolean": (None, "zero_one"),
     "decimal": ("text_decimal", "base64_decimal"),
     "date": ("iso8601", "epoch_days"),
     "timestamp": ("iso8601", "epoch_millis", "epoch_micros"),
+    "string": (None, "json_text"),
     "binary": ("base64",),
-    "string": ("json_text",),
 }
-"""Encodings by type. The first is the default where the type needs one."""
-_NEEDS_NONE: Final = ("boolean", "string")
+"""Encodings of each type, the default first; None is the type's own form in JSON. A decimal has digits besides."""
 
 
 def _type_name(name: str) -> str:
     found = DECIMAL.fullmatch(name)
-    if name not in (*INTEGERS, *_OTHER_TYPES) and (found is None or int(found[2]) > int(found[1])):
-        listed = ", ".join((*INTEGERS, *_OTHER_TYPES))
-        raise ValueError(f"one of {listed}, or decimal(precision, scale) of at most 38 digits")
+    others = [each for each in ENCODINGS if each != "decimal"]
+    if name not in others and (found is None or int(found[2]) > int(found[1])):
+        raise ValueError(f"one of {', '.join(others)}, or decimal(precision, scale) of at most 38 digits")
     return name
 
 
@@ -159,8 +159,7 @@ class HStreamTable(Table):
     def encoding(self, column: str) -> Encoding | None:
         """Return the encoding of a column; None for its type's own form."""
         kind = self.columns[column].partition("(")[0]
-        default = None if kind in _NEEDS_NONE else next(iter(_ENCODINGS.get(kind, ())), None)
-        return self.encodings.get(column, default)
+        return self.encodings.get(column, ENCODINGS[kind][0])
 
     @model_validator(mode="after")
     def _names_its_rows(self) -> HStreamTable:
@@ -189,8 +188,8 @@ class HStreamTable(Table):
             if name not in self.columns:
                 raise ValueError(f"encodings of columns: {name} is none")
             kind = self.columns[name].partition("(")[0]
-            if encoding not in _ENCODINGS.get(kind, ()):
-                allowed = ", ".join(_ENCODINGS.get(kind, ())) or "none"
+            if encoding not in ENCODINGS[kind]:
+                allowed = ", ".join(filter(None, ENCODINGS[kind])) or "none"
                 raise ValueError(f"encodings: for {name}, of type {kind}, {allowed}")
         return self
 

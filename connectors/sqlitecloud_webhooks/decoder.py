@@ -16,7 +16,7 @@ from silverfold.conf.names import caseless
 from silverfold.connectors.base import Cut
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.change_rows import CHANGES_AT_ONCE, NAMES, ChangeRows, key_type
-from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
+from silverfold.connectors.common.row_decoder import UnfoldedDecoder, decode_frames
 from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.sqlitecloud_webhooks.options import WebhookFeed, WebhookTable
 from silverfold.connectors.sqlitecloud_webhooks.protocol.landed.columns import (
@@ -176,20 +176,10 @@ class WebhookDecoder(UnfoldedDecoder[WebhookTable]):
 
     def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: WebhookTable) -> ArrowRows:
         """Return a change for each row of a webhook."""
-        reader = self._reader(context, cut, table)
-        return frames.run(EachFrame(_Read(reader), reader.type), reader.type, "frame_seq", "body")
+        return decode_frames(frames, self._reader(context, cut, table))
 
     def _reader(self, context: Context, cut: Cut, table: WebhookTable) -> ChangeReader:
         options = self.feed.options
         columns = columns_of(context.stream_columns(cut.stream), table, options)
         database, name = options.database, cut.stream.removeprefix(f"{options.database}/")
         return ChangeReader(SourceTable(database, name), columns, table.keys, options.insert_absent)
-
-
-@dataclass(frozen=True)
-class _Read:
-    reader: ChangeReader
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield from self.reader.read(batch.column("frame_seq").to_pylist(), batch.column("body").to_pylist())

@@ -42,7 +42,7 @@ class BronzeSink:
 
     Args:
         writer: Owns the table; nobody else may use it.
-        clock: Microseconds since 1970, UTC; stamps ``received_at`` once per call of `land`.
+        clock: Microseconds since 1970, UTC; stamps ``received_at`` once per call of `take` or `land`.
         rng: Spreads retries.
         patience: Seconds that leaving waits for a store that does not answer, before StoreUnavailable.
         totals: Counts what this sink takes and commits; None for ones of its own.
@@ -100,7 +100,7 @@ class BronzeSink:
             await asyncio.gather(*filter(None, (self._committer, self._compaction)), return_exceptions=True)
 
     def begin_epoch(self) -> int:
-        """Begin a new epoch and return its number. Frames landed from here on belong to it."""
+        """Begin a new epoch and return its number. Frames taken from here on belong to it."""
         self.epoch += 1
         self.totals.epochs += 1
         self.progressed = False
@@ -126,19 +126,26 @@ class BronzeSink:
             self._due.set()
 
     async def land(self, frames: Sequence[Frame]) -> None:
-        """Take frames, in order. All are taken before the first await: a cancelled caller loses none.
-
-        Returns at once, unless too many bytes are uncommitted: then once there is room again.
+        """Take frames, in order, then `wait_for_room`. A cancelled caller loses none.
 
         Raises:
             Fenced: Another process took the feed over.
         """
         self.take(frames)
+        await self.wait_for_room()
+
+    async def wait_for_room(self) -> None:
+        """Return at once, unless too many bytes are uncommitted: then once there is room again.
+
+        Raises:
+            Fenced: Another process took the feed over.
+        """
+        self.check()
         while self.totals.held_bytes > self._bound:
             await self._commit_ends()
 
     async def flush(self) -> int:
-        """Commit everything landed so far and return the last frame_seq; waits for as long as the store needs.
+        """Commit everything taken so far and return the last frame_seq; waits for as long as the store needs.
 
         Raises:
             Fenced: Another process took the feed over.

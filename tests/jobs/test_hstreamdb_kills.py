@@ -22,8 +22,8 @@ from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.protocol.messages.batches import BatchedRecord, CompressionType
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions, RebuiltWindow, Ticks
 from silverfold.connectors.hstreamdb.server.server import HStreamServer
-from silverfold.connectors.hstreamdb.server.workload.layouts import Layout
-from silverfold.connectors.hstreamdb.server.workload.producer import Producer
+from silverfold.connectors.hstreamdb.server.workload.layouts import RecordLayout
+from silverfold.connectors.hstreamdb.server.workload.producer import TableProducer
 from silverfold.connectors.hstreamdb.server.workload.tables import ChangingTable
 from silverfold.pipelines.landing.bronze import last_position, read_frames
 from silverfold.pipelines.store import open_table
@@ -55,8 +55,8 @@ class Orders(FeedProcesses):
         self.table = ChangingTable(ROWS, seed=7)
         ranges = server.create_stream("orders", 4)
         asyncio.run(self._subscribe())
-        layout, compression = Layout.UNWRAPPED, CompressionType.ZSTD
-        self.producer = Producer(self.table, ranges, self._append, layout=layout, compression=compression)
+        layout, compression = RecordLayout.UNWRAPPED, CompressionType.ZSTD
+        self.producer = TableProducer(self.table, ranges, self._append, layout=layout, compression=compression)
         self._quiet = threading.Event()
         self._changing = threading.Thread(target=self._change)
         self._changing.start()

@@ -11,7 +11,7 @@ from silverfold.connectors.frames import Frame, Kind
 
 
 class MemorySink:
-    """A `connectors.frames.FrameSink`. Once ``is_full``, `land` never returns, as if the store were down."""
+    """A `connectors.frames.FrameSink`. Once ``is_full``, `land` and `wait_for_room` never return."""
 
     def __init__(self, frames: Iterable[Frame] = ()) -> None:
         self.frames = list(frames)
@@ -22,6 +22,9 @@ class MemorySink:
 
     async def land(self, frames: Sequence[Frame]) -> None:
         self.take(frames)
+        await self.wait_for_room()
+
+    async def wait_for_room(self) -> None:
         if self.is_full:
             await asyncio.Event().wait()
 

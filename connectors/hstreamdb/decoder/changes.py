@@ -17,17 +17,17 @@ import pyarrow as pa
 
 from silverfold.conf.errors import InvalidValue, WireError
 from silverfold.connectors.common.change_rows import CHANGES_AT_ONCE, NAMES, TIME, ChangeRows, error_rows, key_type
-from silverfold.connectors.hstreamdb.decoder.column_changes import Places, column_batch
+from silverfold.connectors.hstreamdb.decoder.column_changes import RecordPositions, column_batch
 from silverfold.connectors.hstreamdb.decoder.floors import Floors
 from silverfold.connectors.hstreamdb.decoder.landed_records import (
-    Ints,
     LandedRecords,
     first_ids,
     landed_records,
-    received,
+    parse_frame,
 )
 from silverfold.connectors.hstreamdb.decoder.layouts import Change, RecordReader
 from silverfold.connectors.hstreamdb.decoder.struct_columns import StructColumns
+from silverfold.connectors.hstreamdb.decoder.struct_members import Ints
 from silverfold.connectors.hstreamdb.decoder.text_columns import TextColumns
 from silverfold.connectors.hstreamdb.decoder.values import exact_decimal
 from silverfold.connectors.hstreamdb.options import HStreamTable
@@ -73,16 +73,16 @@ class ChangeReader:
         errors: list[_Error] = []
         structs, texts = StructColumns(self.records), TextColumns(self.records)
         for frames in self._in_parts(positions, bodies, errors):
-            records, places = list(chain.from_iterable(frame.records for frame in frames)), Places(frames)
+            records, located = list(chain.from_iterable(frame.records for frame in frames)), RecordPositions(frames)
             rest = np.arange(len(records))
             if (found := structs.read(frames)) is not None:
-                yield column_batch(self.rows, places, rest, found)
+                yield column_batch(self.rows, located, rest, found)
                 rest = rest[~found.good]
             raw = np.array([at for at in rest.tolist() if records[at].header.flag == Flag.RAW], np.int64)
             if len(raw) and (found := texts.read([records[at].payload for at in raw.tolist()])) is not None:
-                yield column_batch(self.rows, places, raw, found)
+                yield column_batch(self.rows, located, raw, found)
                 rest = np.setdiff1d(rest, raw)
-            yield from self._one_by_one(places, rest, records, errors)
+            yield from self._one_by_one(located, rest, records, errors)
         if errors:
             yield error_rows(self.type, [position for position, _ in errors], [error for _, error in errors])
 
@@ -93,7 +93,7 @@ class ChangeReader:
         frames, count = list[LandedRecords](), 0
         for position, body in zip(positions, bodies, strict=True):
             try:
-                found = received(body)
+                found = parse_frame(body)
                 shard_id, batch_id = first_ids(found)
                 if 0 < batch_id <= self.floors.before(shard_id, position):
                     continue
@@ -110,10 +110,10 @@ class ChangeReader:
             yield frames
 
     def _one_by_one(
-        self, places: Places, numbers: Ints, records: Sequence[HStreamRecord], errors: list[_Error]
+        self, located: RecordPositions, numbers: Ints, records: Sequence[HStreamRecord], errors: list[_Error]
     ) -> Iterator[pa.RecordBatch]:
         changes, read = list[Change](), list[int]()
-        for number, position in zip(numbers.tolist(), places.positions(numbers).to_pylist(), strict=True):
+        for number, position in zip(numbers.tolist(), located.positions(numbers).to_pylist(), strict=True):
             try:
                 found = self.records.changes(read_json(records[number]))
             except WireError as error:
@@ -122,9 +122,9 @@ class ChangeReader:
             changes += found
             read += [number] * len(found)
         if changes:
-            yield self._batch(places, np.array(read), changes)
+            yield self._batch(located, np.array(read), changes)
 
-    def _batch(self, places: Places, numbers: Ints, changes: Sequence[Change]) -> pa.RecordBatch:
+    def _batch(self, located: RecordPositions, numbers: Ints, changes: Sequence[Change]) -> pa.RecordBatch:
         cells = [
             pa.array([change.cells.get(column.name) for change in changes], column.arrow)
             for column in self.records.columns
@@ -134,18 +134,18 @@ class ChangeReader:
             for change in changes
         ]
         return self.rows.batch(
-            places.positions(numbers),
+            located.positions(numbers),
             pa.array([change.op for change in changes], pa.string()),
             cells,
-            ordinals=places.ordinals(numbers),
+            ordinals=located.ordinals(numbers),
             present=pa.array(present, NAMES),
-            sequences=places.sequences(numbers),
+            sequences=located.sequences(numbers),
             source_times=pa.array([change.source_time for change in changes], TIME),
         )
 
 
 def read_json(record: HStreamRecord) -> Any:
-    """Return the JSON in a record. Raises InvalidValue (chapter 11, step 7, and ``bad_json``)."""
+    """Return the JSON in a record. Raises InvalidValue, as `decode_record` and for ``bad_json``."""
     _, found = decode_record(record)
     if isinstance(found, HRecord):
         return found.fields

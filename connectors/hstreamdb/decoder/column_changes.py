@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from silverfold.connectors.common.change_rows import Bools, ChangeRows, names_sent
-from silverfold.connectors.hstreamdb.decoder.landed_records import Ints, LandedRecords
+from silverfold.connectors.hstreamdb.decoder.landed_records import LandedRecords
+from silverfold.connectors.hstreamdb.decoder.struct_members import Ints
 
 
 class ColumnChanges(NamedTuple):
@@ -24,7 +25,7 @@ class ColumnChanges(NamedTuple):
     """For each column, a mask of the records that have it."""
 
 
-class Places:
+class RecordPositions:
     """Where the records of some frames are: numbered from 0, frame after frame."""
 
     def __init__(self, frames: Sequence[LandedRecords]) -> None:
@@ -52,15 +53,15 @@ class Places:
         return pc.binary_join_element_wise(self._prefix.take(pa.array(self._frame[records])), index, "-")
 
 
-def column_batch(rows: ChangeRows, places: Places, records: Ints, found: ColumnChanges) -> pa.RecordBatch:
+def column_batch(rows: ChangeRows, located: RecordPositions, records: Ints, found: ColumnChanges) -> pa.RecordBatch:
     """Return the change rows of the good ones among some records."""
     partial = ~found.deleted & found.good & ~np.all(found.sent, axis=0)
     batch = rows.batch(
-        places.positions(records),
+        located.positions(records),
         pc.if_else(pa.array(found.deleted), "delete", "update"),
         found.cells,
-        ordinals=places.ordinals(records),
+        ordinals=located.ordinals(records),
         present=names_sent(rows.row.names, found.sent, partial),
-        sequences=places.sequences(records),
+        sequences=located.sequences(records),
     )
     return batch if found.good.all() else batch.filter(pa.array(found.good))

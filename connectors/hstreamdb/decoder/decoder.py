@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from silverfold.connectors.base import Cut
 from silverfold.connectors.common.arrow_rows import ArrowRows
-from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
+from silverfold.connectors.common.row_decoder import UnfoldedDecoder, decode_frames
 from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.hstreamdb.decoder.changes import ChangeReader
 from silverfold.connectors.hstreamdb.decoder.floors import Floors, read_floors
@@ -23,7 +23,7 @@ _LAST_INDEX: Final = (1 << 32) - 1
 
 @dataclass(frozen=True)
 class HStreamDecoder(UnfoldedDecoder[HStreamTable]):
-    """The `connectors.base.Decoder` of one feed."""
+    """The `connectors.base.Decoder` of one feed. Its context has the feed's committed floors."""
 
     feed: HStreamFeed
 
@@ -32,16 +32,18 @@ class HStreamDecoder(UnfoldedDecoder[HStreamTable]):
         return read_floors(control)
 
     def row_type(self, context: Floors, cut: Cut, table: HStreamTable) -> StructType:
-        """Return the columns declared."""
+        """Return the declared columns, whatever the records have."""
         return from_arrow_schema(pa.schema(list(self._reader(context, cut, table).rows.row)))
 
     def changes(self, frames: ArrowRows, context: Floors, cut: Cut, table: HStreamTable) -> ArrowRows:
         """Return a change for each record that had not landed before; two where a key changes."""
-        reader = self._reader(context, cut, table)
-        return frames.run(EachFrame(_Read(reader), reader.type), reader.type, "frame_seq", "body")
+        return decode_frames(frames, self._reader(context, cut, table))
 
     def tombstone_horizon(self, context: Floors, cut: Cut, table: HStreamTable) -> str | None:
-        """Return the deletes up to the floors that had landed before the cut."""
+        """Return the condition on tombstones ``t`` that may go: those up to the floors that landed before the cut.
+
+        Nothing new comes below them. None if no floor landed.
+        """
         floors = {shard_id: context.before(shard_id, cut.spans[0][0]) for shard_id in context.by_shard}
         ends = [
             (_position(shard_id, 0, 0), _position(shard_id, batch_id, _LAST_INDEX))
@@ -54,15 +56,6 @@ class HStreamDecoder(UnfoldedDecoder[HStreamTable]):
         return ChangeReader(table, context.since(cut.spans[0][0]), self.feed.options.max_batch_bytes)
 
 
-@dataclass(frozen=True)
-class _Read:
-    reader: ChangeReader
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield from self.reader.read(batch.column("frame_seq").to_pylist(), batch.column("body").to_pylist())
-
-
 def _position(shard_id: int, batch_id: int, index: int) -> str:
-    """Return a record's id as ``_position`` has it: `column_changes.Places.sequences`."""
+    """Return a record's id as ``_position`` has it: `column_changes.RecordPositions.sequences`."""
     return f"{shard_id:020d}-{batch_id:020d}-{index:010d}"

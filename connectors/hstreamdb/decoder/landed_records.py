@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from google.protobuf.message import DecodeError
 
 from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.hstreamdb.decoder.struct_members import Ints
 from silverfold.connectors.hstreamdb.protocol.compression import decompress
 from silverfold.connectors.hstreamdb.protocol.frames import frame_ids
 from silverfold.connectors.hstreamdb.protocol.messages.batches import (
@@ -21,7 +21,6 @@ from silverfold.connectors.hstreamdb.protocol.messages.batches import (
     StreamingFetchResponse,
 )
 
-Ints = npt.NDArray[np.int64]
 _LARGEST = np.uint64((1 << 63) - 1)
 
 
@@ -42,7 +41,7 @@ class LandedRecords(NamedTuple):
         return list(map(len, EncodedRecords.FromString(self.expanded).records))
 
 
-def received(frame: bytes) -> ReceivedRecord:
+def parse_frame(frame: bytes) -> ReceivedRecord:
     """Return what a frame holds. Raises InvalidValue."""
     try:
         return StreamingFetchResponse.FromString(frame).received_records
@@ -64,7 +63,9 @@ def landed_records(position: int, found: ReceivedRecord, *, limit: int) -> Lande
         limit: Most bytes of the batch, decompressed.
 
     Raises:
-        InvalidValue, OversizedMessage: The frame is invalid; ``reason`` is the kind of chapter 11, steps 1 to 6.
+        InvalidValue: The frame is invalid; ``reason`` is ``empty_frame``, ``id_out_of_range``, ``bad_ids``,
+            ``missing_record``, ``unknown_compression``, ``bad_compression``, ``bad_batch`` or ``count_mismatch``.
+        OversizedMessage: The batch has more than ``limit`` bytes.
     """
     shard_id, batch_id, indexes = _ids(found)
     if not found.HasField("record"):

@@ -1,4 +1,4 @@
-"""Changes in one record's JSON object: the layouts of chapter 14, and how one is detected.
+"""Changes in one record's JSON object: its layout, and what each layout means.
 
 A whole row is an update of all columns: it takes the place of the row there was, if any. Only what its sender calls an
 insert is one. So a late or repeated row does no harm, and is not counted as an insert over a row.
@@ -12,11 +12,10 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple, NoReturn
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.connectors.hstreamdb.decoder.values import FIRST_MICROS, LAST_MICROS, Column, columns_of
+from silverfold.connectors.hstreamdb.decoder.kinds import DeclaredColumn, columns_of
+from silverfold.connectors.hstreamdb.decoder.values import FIRST_MICROS, LAST_MICROS, NOT_SENT
 from silverfold.connectors.hstreamdb.options import HStreamTable
 
-NOT_SENT: Final = "__debezium_unavailable_value"
-"""Value of a column that was not sent: a large one that PostgreSQL did not change."""
 _WRAPPED: Final = {"schema", "payload"}
 _ENVELOPE_OPS: Final = ("c", "u", "d", "r", "t", "m")
 _OPS: Final = {"INSERT": "insert", "UPDATE": "update", "DELETE": "delete"}
@@ -42,7 +41,7 @@ class RecordReader:
     table: HStreamTable
 
     @cached_property
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[DeclaredColumn, ...]:
         """The table's columns."""
         return columns_of(self.table)
 
@@ -52,7 +51,7 @@ class RecordReader:
         return self.table.layout in ("auto", "unwrapped", "row")
 
     @cached_property
-    def telling(self) -> frozenset[str]:
+    def layout_members(self) -> frozenset[str]:
         """Members by which an object may be of a layout besides these two, unless it is ``unwrapped``."""
         return frozenset({"op", "payload", self.table.operation_member})
 
@@ -63,7 +62,9 @@ class RecordReader:
             found: Its JSON; any, as received.
 
         Raises:
-            InvalidValue: ``reason`` is of chapter 14.3 or 14.4; ``element`` is the column.
+            InvalidValue: ``reason`` is one of `DeclaredColumn.value`, or ``not_object``, ``bad_value``,
+                ``missing_key``, ``null_key``, ``key_mismatch``, ``unknown_op``, ``unsupported_op`` or
+                ``partial_key_move``. ``element`` is the column, if one is at fault.
         """
         if isinstance(found, Mapping) and found.keys() == _WRAPPED and self.table.layout not in ("row", "operation"):
             found = found["payload"]
@@ -178,7 +179,7 @@ class RecordReader:
                 _refuse("null_key", "a key column is null", name)
 
     @cached_property
-    def _key_columns(self) -> list[Column]:
+    def _key_columns(self) -> list[DeclaredColumn]:
         return [column for name in self.table.keys for column in self.columns if column.name == name]
 
 

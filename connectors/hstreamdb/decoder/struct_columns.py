@@ -9,33 +9,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from silverfold.conf.errors import InvalidValue
+from silverfold.connectors.common.change_rows import Bools
+from silverfold.connectors.hstreamdb.decoder import struct_values
 from silverfold.connectors.hstreamdb.decoder.column_changes import ColumnChanges
+from silverfold.connectors.hstreamdb.decoder.kinds import DeclaredColumn
 from silverfold.connectors.hstreamdb.decoder.landed_records import LandedRecords
-from silverfold.connectors.hstreamdb.decoder.layouts import NOT_SENT, RecordReader
+from silverfold.connectors.hstreamdb.decoder.layouts import RecordReader
 from silverfold.connectors.hstreamdb.decoder.struct_members import (
     ABSENT,
-    BOOLEAN,
     NULL,
-    NUMBER,
     STRUCT,
-    TEXT,
-    Bools,
     Ints,
     Members,
     StructBuffer,
 )
-from silverfold.connectors.hstreamdb.decoder.values import EXACT, FIRST_MICROS, LAST_MICROS, Column
-from silverfold.connectors.hstreamdb.options import INTEGERS
 
 _HEADER, _KEY, _PAYLOAD = 0x0A, 0x1A, 0x12
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-"""The years 1 to 9999."""
-Doubles = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -64,7 +57,7 @@ class StructColumns:
     def _changes(self, buffer: StructBuffer, start: Ints, end: Ints) -> ColumnChanges:
         names, keys = list(self.records.table.columns), self.records.table.keys
         rows = np.flatnonzero(~buffer.odd)
-        top = buffer.members(rows, start[rows], end[rows], [*self._telling, *names])
+        top = buffer.members(rows, start[rows], end[rows], [*self._layout_members, *names])
         wrapped = self._is_wrapped(buffer, top, names)
         value = top.get("value", top[names[0]])  # without one, nothing is wrapped
         deleted = wrapped & (value.kind == NULL)
@@ -81,12 +74,12 @@ class StructColumns:
         return ColumnChanges(~buffer.odd, deleted, [cells[name] for name in names], [sent[name] for name in names])
 
     @property
-    def _telling(self) -> Sequence[str]:
+    def _layout_members(self) -> Sequence[str]:
         """Members by which the layout is detected, and those of ``unwrapped``."""
         if self.records.table.layout == "row":
             return ()
         names = self.records.table.columns
-        return [name for name in sorted({"key", "value", *self.records.telling}) if name not in names]
+        return [name for name in sorted({"key", "value", *self.records.layout_members}) if name not in names]
 
     def _is_wrapped(self, buffer: StructBuffer, top: Mapping[str, Members], names: Sequence[str]) -> Bools:
         """Return the mask of records of the layout ``unwrapped``; mark those of others as odd, or with more members."""
@@ -97,7 +90,7 @@ class StructColumns:
             buffer.odd |= ~wrapped
         for name, members in top.items():
             allowed = wrapped if name in ("key", "value") else np.zeros(len(wrapped), np.bool_)
-            if name in names and name not in self.records.telling:
+            if name in names and name not in self.records.layout_members:
                 allowed = allowed | ~wrapped
             buffer.odd |= (members.kind != ABSENT) & ~allowed
         return wrapped
@@ -161,73 +154,14 @@ def _chosen(wrapped: Bools, inside: Members, top: Members) -> Members:
     )
 
 
-def typed(buffer: StructBuffer, column: Column, found: Members) -> pa.Array:
+def typed(buffer: StructBuffer, column: DeclaredColumn, found: Members) -> pa.Array:
     """Return the values of a column, null where it is absent or null; marks records as odd whose value does not fit."""
-    kind = column.kind.partition("(")[0]
-    if kind in INTEGERS:
-        cells = _integers(buffer, found, -(1 << INTEGERS[kind] - 1), (1 << INTEGERS[kind] - 1) - 1)
-    elif kind in ("float", "double"):
-        cells = _reals(buffer, found, column)
-    elif column.encoding == "epoch_days":
-        cells = _integers(buffer, found, _FIRST_DAY, _LAST_DAY).cast(pa.int32())
-    elif column.encoding == "epoch_micros":
-        cells = _integers(buffer, found, FIRST_MICROS, LAST_MICROS)
-    elif column.encoding == "epoch_millis":
-        cells = pc.multiply(_integers(buffer, found, FIRST_MICROS // 1000, LAST_MICROS // 1000), 1000)
-    elif kind == "boolean":
-        cells = _booleans(buffer, found, column)
-    else:
-        cells = _texts(buffer, found)
-        cells = cells if column.encoding is None else _converted(buffer, column, cells)
-    return cells.cast(column.arrow)
+    if column.kind.structs is None:
+        return _converted(buffer, column, struct_values.texts(buffer, found))
+    return column.kind.structs(buffer, found).cast(column.arrow)
 
 
-def _integers(buffer: StructBuffer, found: Members, least: int, most: int) -> pa.Array:
-    numbers = _numbers(buffer, found)
-    is_number = found.kind == NUMBER
-    with np.errstate(invalid="ignore"):  # a signalling NaN, which is unlike itself as any other
-        is_whole = np.floor(numbers) == numbers
-    fits = (numbers >= max(least, 1 - EXACT)) & (numbers <= min(most, EXACT - 1)) & is_whole
-    _only(buffer, found, is_number & fits)
-    return pa.array(np.where(fits, numbers, 0).astype(np.int64), mask=~is_number)
-
-
-def _reals(buffer: StructBuffer, found: Members, column: Column) -> pa.Array:
-    numbers = _numbers(buffer, found)
-    is_number = found.kind == NUMBER
-    if column.kind == "double":
-        _only(buffer, found, is_number)
-        return pa.array(numbers, mask=~is_number)
-    with np.errstate(over="ignore"):
-        narrowed = numbers.astype(np.float32)
-    _only(buffer, found, is_number & (np.isinf(narrowed) == np.isinf(numbers)))
-    return pa.array(narrowed, mask=~is_number)
-
-
-def _numbers(buffer: StructBuffer, found: Members) -> Doubles:
-    return np.where(found.kind == NUMBER, buffer.doubles(np.where(found.kind == NUMBER, found.start, 0)), 0.0)
-
-
-def _booleans(buffer: StructBuffer, found: Members, column: Column) -> pa.Array:
-    is_boolean = found.kind == BOOLEAN
-    values = is_boolean & (buffer.at(np.where(is_boolean, found.start, 0)) == 1)
-    if column.encoding == "zero_one":
-        numbers = _numbers(buffer, found)
-        is_one = (found.kind == NUMBER) & (numbers == 1)
-        is_zero = (found.kind == NUMBER) & (numbers == 0) & ~np.signbit(numbers)
-        values, is_boolean = values | is_one, is_boolean | is_one | is_zero
-    _only(buffer, found, is_boolean)
-    return pa.array(values, mask=~is_boolean)
-
-
-def _texts(buffer: StructBuffer, found: Members) -> pa.Array:
-    texts = buffer.texts(found.start, found.end, found.kind == TEXT)
-    buffer.odd |= np.asarray(pc.fill_null(pc.equal(texts, NOT_SENT), False))
-    _only(buffer, found, found.kind == TEXT)
-    return texts
-
-
-def _converted(buffer: StructBuffer, column: Column, texts: pa.Array) -> pa.Array:
+def _converted(buffer: StructBuffer, column: DeclaredColumn, texts: pa.Array) -> pa.Array:
     """Return texts of another encoding, converted one by one."""
     values = []
     for row, text in enumerate(texts.to_pylist()):
@@ -237,8 +171,3 @@ def _converted(buffer: StructBuffer, column: Column, texts: pa.Array) -> pa.Arra
             buffer.odd[row] = True
             values.append(None)
     return pa.array(values, column.arrow)
-
-
-def _only(buffer: StructBuffer, found: Members, good: Bools) -> None:
-    """Mark records as odd whose value is there, not null, and not good."""
-    buffer.odd |= (found.kind != ABSENT) & (found.kind != NULL) & ~good

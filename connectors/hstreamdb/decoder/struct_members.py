@@ -13,15 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
-Octets = npt.NDArray[np.uint8]
+from silverfold.connectors.common.change_rows import Bools
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+Octets: TypeAlias = npt.NDArray[np.uint8]
 
 ABSENT, NULL, NUMBER, TEXT, BOOLEAN, STRUCT, LIST = 0x00, 0x08, 0x11, 0x1A, 0x20, 0x2A, 0x32
 """Kinds: the tags of the fields of Value."""

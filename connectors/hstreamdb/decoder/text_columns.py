@@ -22,9 +22,9 @@ from msgspec import UNSET, UnsetType
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.common.change_rows import Bools
 from silverfold.connectors.hstreamdb.decoder.column_changes import ColumnChanges
-from silverfold.connectors.hstreamdb.decoder.layouts import NOT_SENT, RecordReader
-from silverfold.connectors.hstreamdb.decoder.values import Column, exact_decimal
-from silverfold.connectors.hstreamdb.options import INTEGERS
+from silverfold.connectors.hstreamdb.decoder.kinds import DeclaredColumn
+from silverfold.connectors.hstreamdb.decoder.layouts import RecordReader
+from silverfold.connectors.hstreamdb.decoder.values import NOT_SENT, exact_decimal
 
 _MAX_TEXT: Final = 4_000
 """A number of more digits is no JSON to Python's reader, nor to ours: in longer texts there may be one."""
@@ -76,24 +76,26 @@ class TextColumns:
             else:
                 return [each.key for each in found], [each.value for each in found]
         rows = list(map(self._read_row, payloads))
-        for name in self._telling:
+        for name in self._layout_members:
             _require(all(value is UNSET for value in map(self._row.cells[name], rows)))
         return None, rows
 
     @cached_property
     def _row(self) -> _Struct:
-        wanted = {column.name: _TYPES.get(column.kind, Any) for column in self.records.columns}
-        encoded = {column.name: Any for column in self.records.columns if column.encoding is not None}
-        return _Struct.of({**wanted, **encoded, **dict.fromkeys(self._telling, Any)})
+        types = {
+            column.name: Any if column.kind.text is None else column.kind.text | None | UnsetType
+            for column in self.records.columns
+        }
+        return _Struct.of({**types, **dict.fromkeys(self._layout_members, Any)})
 
     @cached_property
-    def _telling(self) -> Sequence[str]:
+    def _layout_members(self) -> Sequence[str]:
         """Members that a row has not, unless it is one of another layout."""
         if self.records.table.layout == "row":
             return ()
         names = self.records.table.columns
-        _require(self.records.telling.isdisjoint(names))
-        return [name for name in sorted({"key", "value", *self.records.telling}) if name not in names]
+        _require(self.records.layout_members.isdisjoint(names))
+        return [name for name in sorted({"key", "value", *self.records.layout_members}) if name not in names]
 
     @cached_property
     def _read_row(self) -> Callable[[bytes], Any]:
@@ -128,7 +130,7 @@ class TextColumns:
         return ColumnChanges(np.ones(len(rows), np.bool_), deleted, cells, sent)
 
 
-def _typed(column: Column, cells: Iterable[Any]) -> tuple[pa.Array, Bools]:
+def _typed(column: DeclaredColumn, cells: Iterable[Any]) -> tuple[pa.Array, Bools]:
     """Return the values of a column, null where they are absent or null, and the mask of those that are there.
 
     Raises one of the errors that `TextColumns.read` expects.
@@ -141,23 +143,13 @@ def _typed(column: Column, cells: Iterable[Any]) -> tuple[pa.Array, Bools]:
         values = [None if value is UNSET else value for value in values]
         types = types - {UnsetType} | {NoneType}
     _require(str not in types or NOT_SENT not in values)
-    if column.encoding is not None:
+    if column.kind.text is None:
         return pa.array(list(map(column.value, values)), column.arrow), is_sent
     array = pa.array(values, column.arrow)
-    _require(column.kind != "float" or bool(pc.all(pc.is_finite(array), min_count=0).as_py()))
+    _require(column.arrow != pa.float32() or bool(pc.all(pc.is_finite(array), min_count=0).as_py()))
     return array, is_sent
 
 
 def _require(condition: bool) -> None:
     if not condition:
         raise _DiffersError
-
-
-_TYPES: Final = {
-    **dict.fromkeys(INTEGERS, int | None | UnsetType),
-    "float": float | None | UnsetType,
-    "double": float | None | UnsetType,
-    "string": str | None | UnsetType,
-    "boolean": bool | None | UnsetType,
-}
-"""What of JSON Arrow takes as `Column.value` does, or refuses; other columns have an encoding."""

@@ -2,6 +2,8 @@
 
 Numbers of HRecords are doubles: here integers below 2^53, else floats. Those of JSON texts are exact: integers, and
 decimals for all with a point or an exponent.
+
+Each function takes a JSON value that is not null. It raises InvalidValue, as `kinds.DeclaredColumn.value` describes.
 """
 
 from __future__ import annotations
@@ -11,22 +13,18 @@ import binascii
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
-from functools import cached_property, partial
 from typing import Any, Final, NoReturn
 
 import numpy as np
-import pyarrow as pa
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.connectors.common.change_rows import COLUMN_TYPES
-from silverfold.connectors.hstreamdb.options import INTEGERS, HStreamTable
+from silverfold.connectors.hstreamdb.protocol.records import EXACT
 
-EXACT: Final = 1 << 53
-"""The first integer whose neighbour a double does not have."""
+NOT_SENT: Final = "__debezium_unavailable_value"
+"""Value of a column that was not sent: a large one that PostgreSQL did not change."""
 LONG: Final = "$numberLong"
 """The one member of an object that carries an exact integer as text."""
 FIRST_MICROS, LAST_MICROS = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -42,57 +40,8 @@ _MOMENT: Final = re.compile(
 )
 _WIDE: Final = Context(prec=200)
 _MAX_UNSCALED: Final = 32
-_SHOWN: Final = 200
 _BARE: Final = "\ud800"
 """Marks digits in JSON that are to have no quotes. Half of a surrogate pair: no text that was read has one."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """A declared column. Picklable.
-
-    Args:
-        kind: A name of `options.TypeName`.
-        encoding: `options.HStreamTable.encoding`.
-    """
-
-    name: str
-    kind: str
-    encoding: str | None
-
-    @cached_property
-    def arrow(self) -> pa.DataType:
-        """Its Arrow type."""
-        return pa.decimal128(*self._digits) if self.kind.startswith("decimal") else COLUMN_TYPES[self.kind]
-
-    def value(self, found: Any) -> Any:
-        """Return a JSON value as Python's form of the column's Arrow value; a timestamp as microseconds.
-
-        Raises:
-            InvalidValue: It does not fit: the reason is of chapter 14.4, ``element`` the column.
-        """
-        if found is None:
-            return None
-        try:
-            return self._convert(found)
-        except InvalidValue as error:
-            shown = "a number beyond all decimals" if found is ... else f"{found!r:.{_SHOWN}}"
-            detail = f"{shown} does not fit {self.kind}"
-            raise InvalidValue(detail, reason=error.reason, element=self.name) from error
-
-    @cached_property
-    def _convert(self) -> Callable[[Any], Any]:
-        if self.kind in INTEGERS:
-            return partial(_integer, bits=INTEGERS[self.kind])
-        if self.kind.startswith("decimal"):
-            precision, scale = self._digits
-            return partial(_CONVERT[str(self.encoding)], precision=precision, scale=scale)
-        return _CONVERT[f"{self.kind} {self.encoding}" if self.encoding else self.kind]
-
-    @property
-    def _digits(self) -> tuple[int, int]:
-        precision, scale = re.findall("[0-9]+", self.kind)
-        return int(precision), int(scale)
 
 
 def exact_decimal(text: str) -> Any:
@@ -103,16 +52,12 @@ def exact_decimal(text: str) -> Any:
         return ...
 
 
-def columns_of(table: HStreamTable) -> tuple[Column, ...]:
-    """Return the columns of a table, in the order declared."""
-    return tuple(Column(name, kind, table.encoding(name)) for name, kind in table.columns.items())
-
-
 def _refuse(reason: str) -> NoReturn:
     raise InvalidValue("a value does not fit", reason=reason)
 
 
-def _integer(found: Any, bits: int = 64) -> int:
+def integer(found: Any, bits: int = 64) -> int:
+    """Return an integer of so many bits: of a whole number, or of text under `LONG`."""
     if isinstance(found, Mapping) and found.keys() == {LONG}:
         text = found[LONG]
         number = int(text) if isinstance(text, str) and _LONG.fullmatch(text) else _refuse("wrong_type")
@@ -143,7 +88,8 @@ def _of_decimal(found: Decimal) -> int:
     return int(found) if found == int(found) else _refuse("integer_not_integral")
 
 
-def _real(found: Any) -> float:
+def double(found: Any) -> float:
+    """Return any number as a double, NaN included. One that only this makes infinite does not fit."""
     if type(found) not in (int, float, Decimal):
         _refuse("wrong_type")
     try:
@@ -153,26 +99,31 @@ def _real(found: Any) -> float:
     return number if type(found) is float or math.isfinite(number) else _refuse("value_out_of_range")
 
 
-def _single(found: Any) -> float:
-    number = _real(found)
+def single(found: Any) -> float:
+    """Return any number as a double that float32 holds, rounded. One that only this makes infinite does not fit."""
+    number = double(found)
     with np.errstate(over="ignore"):
         narrowed = np.float32(number)
     return number if np.isinf(narrowed) == math.isinf(number) else _refuse("value_out_of_range")
 
 
-def _text(found: Any) -> str:
+def string(found: Any) -> str:
+    """Return a text."""
     return found if type(found) is str else _refuse("wrong_type")
 
 
-def _boolean(found: Any) -> bool:
+def boolean(found: Any) -> bool:
+    """Return true or false."""
     return found if type(found) is bool else _refuse("wrong_type")
 
 
-def _zero_one(found: Any) -> bool:
+def zero_one(found: Any) -> bool:
+    """Return a boolean, also of 0 and 1."""
     return bool(found) if type(found) in (bool, int, Decimal) and found in (0, 1) else _refuse("wrong_type")
 
 
-def _text_decimal(found: Any, precision: int, scale: int) -> Decimal:
+def text_decimal(found: Any, precision: int, scale: int) -> Decimal:
+    """Return a decimal of a number or its text."""
     if type(found) is float and math.isfinite(found):
         exact = Decimal(repr(found)) if abs(found) < EXACT else _refuse("integer_not_exact")
     elif type(found) in (int, Decimal) or (type(found) is str and _NUMBER.fullmatch(found)):
@@ -187,8 +138,9 @@ def _text_decimal(found: Any, precision: int, scale: int) -> Decimal:
     return scaled if scaled == exact else _refuse("decimal_not_exact")
 
 
-def _base64_decimal(found: Any, precision: int, scale: int) -> Decimal:
-    octets = _base64(found)
+def base64_decimal(found: Any, precision: int, scale: int) -> Decimal:
+    """Return a decimal of its unscaled value: signed big-endian bytes, as Debezium writes them."""
+    octets = base64_bytes(found)
     if not 0 < len(octets) <= _MAX_UNSCALED:
         _refuse("wrong_type")
     unscaled = int.from_bytes(octets, signed=True)
@@ -197,23 +149,26 @@ def _base64_decimal(found: Any, precision: int, scale: int) -> Decimal:
     return Decimal(unscaled).scaleb(-scale, _WIDE)
 
 
-def _base64(found: Any) -> bytes:
+def base64_bytes(found: Any) -> bytes:
+    """Return the bytes of a base64 text."""
     try:
-        return base64.b64decode(_text(found), validate=True)
+        return base64.b64decode(string(found), validate=True)
     except (binascii.Error, ValueError):
         _refuse("wrong_type")
 
 
-def _iso_date(found: Any) -> date:
+def iso_date(found: Any) -> date:
+    """Return a date of YYYY-MM-DD."""
     try:
         return date.fromisoformat(found) if type(found) is str and _DATE.fullmatch(found) else _refuse("wrong_type")
     except ValueError:
         _refuse("wrong_type")
 
 
-def _epoch_days(found: Any) -> date:
+def epoch_days(found: Any) -> date:
+    """Return the date so many days after 1970-01-01."""
     try:
-        return date(1970, 1, 1) + timedelta(days=_integer(found))
+        return date(1970, 1, 1) + timedelta(days=integer(found))
     except OverflowError:
         _refuse("value_out_of_range")
 
@@ -222,15 +177,17 @@ def _micros(number: int) -> int:
     return number if FIRST_MICROS <= number <= LAST_MICROS else _refuse("value_out_of_range")
 
 
-def _epoch_millis(found: Any) -> int:
-    return _micros(1000 * _integer(found))
+def epoch_millis(found: Any) -> int:
+    """Return microseconds since 1970 of milliseconds."""
+    return _micros(1000 * integer(found))
 
 
-def _epoch_micros(found: Any) -> int:
-    return _micros(_integer(found))
+def epoch_micros(found: Any) -> int:
+    """Return microseconds since 1970."""
+    return _micros(integer(found))
 
 
-def _iso8601(found: Any) -> int:
+def iso8601(found: Any) -> int:
     """Return microseconds since 1970. Further digits of a second are cut off, as Spark does."""
     parts = _MOMENT.fullmatch(found) if type(found) is str else None
     if parts is None:
@@ -243,7 +200,8 @@ def _iso8601(found: Any) -> int:
     return _micros(seconds // _MICROSECOND + int((fraction or "").ljust(6, "0")[:6]))
 
 
-def _json_text(found: Any) -> str:
+def json_text(found: Any) -> str:
+    """Return any value as JSON, members sorted, decimals with the digits that were sent."""
     try:
         return _JSON(found).replace(f'"{_BARE}', "").replace(f'{_BARE}"', "")
     except (ValueError, RecursionError):
@@ -257,20 +215,3 @@ def _digits(found: Any) -> str:
 _JSON: Final = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"), default=_digits
 ).encode
-
-_CONVERT: Final[dict[str, Callable[..., Any]]] = {
-    "float": _single,
-    "double": _real,
-    "boolean": _boolean,
-    "string": _text,
-    "boolean zero_one": _zero_one,
-    "text_decimal": _text_decimal,
-    "base64_decimal": _base64_decimal,
-    "date iso8601": _iso_date,
-    "date epoch_days": _epoch_days,
-    "timestamp iso8601": _iso8601,
-    "timestamp epoch_millis": _epoch_millis,
-    "timestamp epoch_micros": _epoch_micros,
-    "binary base64": _base64,
-    "string json_text": _json_text,
-}

@@ -106,7 +106,10 @@ def decode_frame(frame: bytes, *, limit: int = MAX_PLAIN_BYTES) -> Batch:
         limit: Most bytes of the batch, decompressed.
 
     Raises:
-        InvalidValue, OversizedMessage: The frame is invalid; ``reason`` is the kind of chapter 11.
+        InvalidValue: The frame is invalid; ``reason`` is ``bad_response``, ``empty_frame``, ``id_out_of_range``,
+            ``bad_ids``, ``missing_record``, ``unknown_compression``, ``bad_compression``, ``bad_batch`` or
+            ``count_mismatch``.
+        OversizedMessage: The batch has more than ``limit`` bytes.
     """
     try:
         found = StreamingFetchResponse.FromString(frame)

@@ -114,7 +114,7 @@ def decode_record(found: batches.HStreamRecord) -> tuple[str, Record]:
     """Return a record's key and the record.
 
     Raises:
-        InvalidValue: Chapter 11, step 7: ``missing_header``, ``unknown_flag`` or ``bad_struct``.
+        InvalidValue: It cannot be read; ``reason`` is ``missing_header``, ``unknown_flag`` or ``bad_struct``.
     """
     if not found.HasField("header"):
         raise InvalidValue("a record has no header", reason="missing_header")

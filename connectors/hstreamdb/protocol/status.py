@@ -91,7 +91,7 @@ _CODE_NAMES: Final = {
     **{(call, "NOT_FOUND"): "SubscriptionNotFound" for call in _OF_SUBSCRIPTION},
     **{(call, "FAILED_PRECONDITION"): "WrongServer" for call in _OF_SUBSCRIPTION},
 }
-"""Errors by the call and its code, where that has one cause (chapter 6.2): texts of older servers have no names."""
+"""Errors by the call and its code, where that has one cause: texts of older servers have no names."""
 _FINAL: Final = {Action.STOP, Action.CREATE_OR_STOP, Action.COMPARE}
 
 

@@ -1,7 +1,6 @@
 """Names of streams, and their shards: MD5 of a partition key as a number of 128 bits, in the closed range of one shard.
 
-The ranges' ends are decimal texts. The seed calls the digest decimal too; all clients and the server read it as
-hexadecimal.
+The ranges' ends are decimal texts. The digest is one big-endian number, for all clients and the server.
 """
 
 from __future__ import annotations

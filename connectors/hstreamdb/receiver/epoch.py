@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -103,15 +103,15 @@ class Epoch:
 
     Args:
         stream: The stream that the subscription reads.
-        newest: The highest batch of each shard that has landed before.
+        newest: Per shard, the batch up to which everything has landed before, or need not land.
     """
 
     def __init__(self, stream: str, newest: Mapping[int, int] = MappingProxyType({})) -> None:
         self._stream = stream
         self._consumers: dict[int, str] = {}
         self._bad = Counter[int]()
-        self.on_gap: Callable[[], None] = lambda: None
-        """Called when a frame shows that batches before it have not landed."""
+        self.gaps_found = 0
+        """Number of frames that have shown that batches before them have not landed."""
         self.shards = defaultdict[int, ShardProgress](ShardProgress)
         """What has landed, by shard."""
         self.shards.update({shard_id: ShardProgress(batch_id, has_begun=True) for shard_id, batch_id in newest.items()})
@@ -148,7 +148,7 @@ class Epoch:
         gaps = len(shard.gaps)
         shard.take(first.batch_id, len(ids), published_ms)
         if len(shard.gaps) > gaps:
-            self.on_gap()
+            self.gaps_found += 1
         frame = Frame(body, Kind.DATA, Boundary.WHOLE, self._stream, str(first))
         before = self._consumers.setdefault(first.shard_id, consumer)
         if before == consumer:

@@ -1,6 +1,6 @@
-"""Lands the frames of fetches, and acknowledges what bronze holds.
+"""Takes the frames of fetches, and acknowledges them once they have landed.
 
-Acknowledging is a loop of its own, so that landing never waits for a commit.
+Acknowledging is a loop of its own: reading never waits for a commit, only for room.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.frames import FrameSink
 from silverfold.connectors.hstreamdb.client.fetch import AckQueue, Fetch, FetchedFrame
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
-from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 from silverfold.connectors.hstreamdb.receiver.progress import Progress
 
 _LAST_COMMIT: Final = 10.0
@@ -22,29 +21,29 @@ _LAST_COMMIT: Final = 10.0
 
 
 class Acknowledgements:
-    """The ids that landed and are not committed yet, by fetch.
+    """The ids of frames that the sink has taken and not committed yet, by fetch.
 
     Args:
-        queues: Of the fetches: what they send.
-        most: Number of landed ids at which to commit at once: else the source may wait for us, and we for time.
+        queues: The fetches' own: ids to send.
+        most: Number of ids at which to commit at once: else the source may wait for us, and we for time.
         interval: Seconds to gather ids for one commit.
     """
 
     def __init__(self, sink: FrameSink, queues: Sequence[AckQueue], *, most: int, interval: float) -> None:
         self._sink, self._queues, self._most, self._interval = sink, queues, most, interval
-        self._landed: list[list[RecordId]] = [[] for _ in queues]
+        self._taken: list[list[RecordId]] = [[] for _ in queues]
         self._begun, self._due = asyncio.Event(), asyncio.Event()
 
     @property
     def pending(self) -> int:
-        """Number of records that landed and whose acknowledgement was not sent."""
-        return sum(map(len, self._landed)) + sum(map(len, self._queues))
+        """Number of records that were taken and whose acknowledgement was not sent."""
+        return sum(map(len, self._taken)) + sum(map(len, self._queues))
 
-    def landed(self, fetch: int, ids: Iterable[RecordId]) -> None:
-        """Note ids of a frame just landed, by the number of its fetch."""
-        self._landed[fetch] += ids
+    def taken(self, fetch: int, ids: Iterable[RecordId]) -> None:
+        """Note the ids of a frame that the sink has just taken, by the number of its fetch."""
+        self._taken[fetch] += ids
         self._begun.set()
-        if sum(map(len, self._landed)) >= self._most:
+        if sum(map(len, self._taken)) >= self._most:
             self._due.set()
 
     async def run(self) -> None:
@@ -57,12 +56,12 @@ class Acknowledgements:
             await self.flush()
 
     async def flush(self) -> None:
-        """Commit what has landed, and queue its ids. Raises what `FrameSink.flush` raises; nothing is lost then."""
-        counts = list(map(len, self._landed))
+        """Commit what was taken, and queue its ids. Raises what `FrameSink.flush` raises; nothing is lost then."""
+        counts = list(map(len, self._taken))
         self._begun.clear()
         self._due.clear()
         await self._sink.flush()
-        for queue, ids, count in zip(self._queues, self._landed, counts, strict=True):
+        for queue, ids, count in zip(self._queues, self._taken, counts, strict=True):
             queue.add(ids[:count])
             del ids[:count]
 
@@ -70,24 +69,19 @@ class Acknowledgements:
 class Landing:
     """Lands frames of fetches."""
 
-    def __init__(self, epoch: Epoch, acknowledgements: Acknowledgements, progress: Progress, sink: FrameSink) -> None:
-        self._epoch, self._acknowledgements, self._progress, self._sink = epoch, acknowledgements, progress, sink
+    def __init__(self, acknowledgements: Acknowledgements, progress: Progress, sink: FrameSink) -> None:
+        self._acknowledgements, self._progress, self._sink = acknowledgements, progress, sink
 
     async def land_fetch(self, number: int, fetch: Fetch) -> None:
         """Land all frames of a fetch until it ends with an error."""
         while True:
             self._take(number, fetch, await fetch.next_frames())
-            await self._sink.land([])
+            await self._sink.wait_for_room()
 
     def _take(self, number: int, fetch: Fetch, received: Sequence[FetchedFrame]) -> None:
-        self._progress.received()
         for frame in received:
-            self._sink.take(
-                self._epoch.frames(
-                    frame.body, frame.ids, frame.error, consumer=fetch.consumer, published_ms=frame.published_ms
-                )
-            )
-            self._acknowledgements.landed(number, frame.ids)
+            self._sink.take(self._progress.frames(frame, fetch.consumer))
+            self._acknowledgements.taken(number, frame.ids)
 
     async def end(self, fetches: Sequence[Fetch]) -> None:
         """Land what has arrived, commit it, and queue its acknowledgements: closing the fetches sends them."""

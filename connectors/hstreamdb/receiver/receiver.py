@@ -20,6 +20,7 @@ from silverfold.connectors.hstreamdb.options import HStreamFeed
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse
 from silverfold.connectors.hstreamdb.protocol.status import Action
+from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, newest_batches
 from silverfold.connectors.hstreamdb.receiver.landing import Acknowledgements, Landing
 from silverfold.connectors.hstreamdb.receiver.progress import Progress
@@ -72,22 +73,22 @@ class HStreamReceiver:
             self._newest = self._newest or newest_batches(
                 [*resume.source_positions.values(), *resume.silver_positions.values()]
             )
-            epoch, clock = Epoch(self._options.stream, self._newest), asyncio.get_running_loop().time
-            last = self._last_control or resume.last_control
+            control = ControlFrames(self._options, found.subscription, self._last_control or resume.last_control)
+            epoch = Epoch(self._options.stream, control.expected_after(self._newest))
             progress = Progress(
                 client,
                 self._options,
                 epoch,
+                control,
                 subscription=found.subscription,
                 feed=self._feed.name,
                 ours=f"{self._consumer_prefix}-",
-                last=last,
-                clock=clock,
+                clock=asyncio.get_running_loop().time,
             )
             marks = window_marks(self._feed, max_unacked=unacked, ack_timeout=timeout)
             try:
                 # Frames of a subscription that was created anew are no copies: so its control frame is before them.
-                await sink.land([*marks, *progress.floors(found)])
+                await sink.land([*marks, *control.next_frames(found, epoch)])
                 fetches = [await self._open(client, acks) for acks in self._acks]
                 subscribed = mark(
                     "subscribed",
@@ -98,9 +99,9 @@ class HStreamReceiver:
                     ack_timeout=timeout,
                 )
                 await sink.land([subscribed])
-                await self._land_all(fetches, sink, epoch, progress, most=max(unacked // 2, 1))
+                await self._land_all(fetches, sink, progress, most=max(unacked // 2, 1))
             finally:
-                self._last_control, self._newest = progress.last, epoch.newest
+                self._last_control, self._newest = control.last, epoch.newest
 
     async def _subscription(self, client: Client, *, has_landed: bool) -> GetSubscriptionResponse:
         """Return the subscription, created if allowed, and what of it is acknowledged."""
@@ -150,12 +151,10 @@ class HStreamReceiver:
     async def _open(self, client: Client, acks: AckQueue) -> Fetch:
         return await client.open_fetch(self._options.subscription, consumer_prefix=self._consumer_prefix, acks=acks)
 
-    async def _land_all(
-        self, fetches: Sequence[Fetch], sink: FrameSink, epoch: Epoch, progress: Progress, *, most: int
-    ) -> None:
+    async def _land_all(self, fetches: Sequence[Fetch], sink: FrameSink, progress: Progress, *, most: int) -> None:
         interval = self._feed.commit.interval_ms / 1000
         acknowledgements = Acknowledgements(sink, self._acks, most=most, interval=interval)
-        landing = Landing(epoch, acknowledgements, progress, sink)
+        landing = Landing(acknowledgements, progress, sink)
         try:
             await until_first_ends(
                 *(landing.land_fetch(number, fetch) for number, fetch in enumerate(fetches)),

@@ -190,27 +190,27 @@ def _number(text: str) -> Any:
 def _typed(kind: str, encoding: str | None, value: Any, declared: str) -> Any:
     found: Any
     match kind, encoding:
-        case (("float" | "double"), _):
+        case (("float" | "double"), None):
             found = _double(value, narrow=kind == "float")
-        case "boolean", _:
+        case "boolean", (None | "zero_one"):
             numbers = (0, 1) if encoding and not isinstance(value, float) else ()
             found = value if isinstance(value, bool) else bool(numbers.index(_exact_number(value)))
         case "string", None:
             found = _string(value)
-        case "string", _:
+        case "string", "json_text":
             found = _json(value)
-        case "binary", _:
+        case "binary", "base64":
             found = base64.b64decode(_string(value).encode("ascii"), validate=True)
-        case "decimal", _:
+        case "decimal", ("text_decimal" | "base64_decimal"):
             found = _scaled(value, encoding == "base64_decimal", *map(int, declared[8:-1].split(",")))
         case (("date" | "timestamp"), "iso8601"):
             found = _iso(_string(value), is_date=kind == "date")
-        case "date", _:
+        case "date", "epoch_days":
             found = _BEGINNING.date() + _DAY * _whole(value, 64)
-        case "timestamp", _:
+        case "timestamp", ("epoch_millis" | "epoch_micros"):
             found = _BEGINNING + timedelta(microseconds=_whole(value, 64) * (1000 if encoding == "epoch_millis" else 1))
         case _:
-            found = _whole(value, INTEGERS[kind])
+            found = _whole(value, INTEGERS[kind])  # no other kind is an integer
     return found
 
 

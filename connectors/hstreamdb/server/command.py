@@ -17,8 +17,8 @@ from silverfold.connectors.hstreamdb.protocol.messages.batches import Compressio
 from silverfold.connectors.hstreamdb.protocol.streams import name_problem
 from silverfold.connectors.hstreamdb.server.options import DEFAULT_PORT, ClusterOptions
 from silverfold.connectors.hstreamdb.server.server import HStreamServer
-from silverfold.connectors.hstreamdb.server.workload.layouts import Layout
-from silverfold.connectors.hstreamdb.server.workload.producer import Producer
+from silverfold.connectors.hstreamdb.server.workload.layouts import RecordLayout
+from silverfold.connectors.hstreamdb.server.workload.producer import TableProducer
 from silverfold.connectors.hstreamdb.server.workload.tables import ChangingTable, load_rows
 
 
@@ -44,7 +44,9 @@ def hstreamdb(
     port: Port = DEFAULT_PORT,
     host: Host = "127.0.0.1",
     shards: Annotated[int, typer.Option(min=1, max=1_000, help="Shards of each stream.")] = 1,
-    layout: Annotated[Layout, typer.Option(help="Form of the change records; row has no deletes.")] = Layout.UNWRAPPED,
+    layout: Annotated[
+        RecordLayout, typer.Option(help="Form of the change records; row has no deletes.")
+    ] = RecordLayout.UNWRAPPED,
     compression: Annotated[Compression, typer.Option(help="Compression of the batches.")] = Compression.NONE,
     changes_per_second: Annotated[float, typer.Option(min=0, help="Rows changed per second, in each table.")] = 10,
     changes_for: QuietAfter = None,
@@ -64,8 +66,8 @@ def hstreamdb(
         stopped_by_signals() as stop,
     ):
         producers = [
-            Producer(
-                ChangingTable(rows, f"{seed}/{name}", can_delete=layout is not Layout.ROW),
+            TableProducer(
+                ChangingTable(rows, f"{seed}/{name}", can_delete=layout is not RecordLayout.ROW),
                 cluster.create_stream(name, shards),
                 cluster.append,
                 layout=layout,

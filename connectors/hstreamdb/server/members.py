@@ -1,4 +1,4 @@
-"""The nodes that a cluster believes to live, and which of them has what (chapters 5.6 and 13.2)."""
+"""The nodes that a cluster believes to live, and which of them has what."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Member:
         return ServerNode(id=self.id, host=self.host, port=self.port, version=HStreamVersion(version=VERSIONS[layout]))
 
 
-class Members:
+class MemberList:
     """The member list, the same for all nodes. A node that died stays in it for a while.
 
     Args:

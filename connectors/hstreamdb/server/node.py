@@ -12,10 +12,10 @@ from silverfold.conf.errors import ConfigError, SourceUnavailable
 from silverfold.connectors.common.server_thread import listen
 from silverfold.connectors.common.transport import Address, load_certificate
 from silverfold.connectors.hstreamdb.server.faults import Faults
-from silverfold.connectors.hstreamdb.server.members import Member, Members
+from silverfold.connectors.hstreamdb.server.members import Member, MemberList
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions, ServerTls
 from silverfold.connectors.hstreamdb.server.reading.context import ReadingContext
-from silverfold.connectors.hstreamdb.server.reading.places import Place
+from silverfold.connectors.hstreamdb.server.reading.cursors import LogCursor
 from silverfold.connectors.hstreamdb.server.store.store import Store, StoredSubscription
 
 _CHANNEL: Final = (
@@ -31,10 +31,12 @@ class Node:
         member: Its entry in the member list; gets its port.
     """
 
-    def __init__(self, member: Member, members: Members, store: Store, options: ClusterOptions, faults: Faults) -> None:
+    def __init__(
+        self, member: Member, members: MemberList, store: Store, options: ClusterOptions, faults: Faults
+    ) -> None:
         self.member, self.members, self.store, self.options, self.faults = member, members, store, options, faults
         self.contexts: dict[str, ReadingContext] = {}
-        self.reader_places: dict[str, Place] = {}
+        self.reader_cursors: dict[str, LogCursor] = {}
         """How far each reader has read that this node serves."""
         self.fetch_count = 0
         """Fetches that are open."""
@@ -73,7 +75,7 @@ class Node:
         """Die: connections break, readings are forgotten."""
         self.member.died_at = now
         contexts, self.contexts = list(self.contexts.values()), {}
-        self.reader_places = {}
+        self.reader_cursors = {}
         for each in contexts:
             self.store.listeners.discard(each.notice)
         await asyncio.gather(self.disconnect(), *(each.close() for each in contexts))

@@ -1,4 +1,4 @@
-"""Refusals of the server: a gRPC code with the server's own error in its text (chapters 3.4 and 6)."""
+"""Refusals of the server: a gRPC code with the server's own error in its text (PROTOCOL.md, "Statuses")."""
 
 from __future__ import annotations
 

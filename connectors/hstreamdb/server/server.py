@@ -22,7 +22,7 @@ from silverfold.connectors.hstreamdb.protocol.streams import KeyRange
 from silverfold.connectors.hstreamdb.server.calls.clusters import SUBSCRIPTION
 from silverfold.connectors.hstreamdb.server.dispatch import handlers
 from silverfold.connectors.hstreamdb.server.faults import Faults
-from silverfold.connectors.hstreamdb.server.members import Member, Members
+from silverfold.connectors.hstreamdb.server.members import Member, MemberList
 from silverfold.connectors.hstreamdb.server.node import Node
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions, Fault
 from silverfold.connectors.hstreamdb.server.store.store import Store
@@ -38,7 +38,7 @@ class HStreamServer(ServerThread):
         self._options = options
         self._store = Store(options.limits, clock=options.clock, chance=Random())  # noqa: S311 - ids, not secrets
         self._faults = Faults(options.faults)
-        self._members = Members(self._store, options)
+        self._members = MemberList(self._store, options)
         host = options.advertised_host or options.host
         ports = [options.port + number if options.port else 0 for number in range(options.nodes)]
         self._members.all = [Member(number, host, port) for number, port in enumerate(ports, start=1)]

@@ -121,7 +121,7 @@ class WebhookReceiver:
                 return body
             refusal = self._gate.check_body(head, body, secret)
             if refusal is None:
-                await sink.land([])  # wait for room: a request cancelled here has not landed
+                await sink.wait_for_room()  # a request cancelled here has not landed
                 await sink.land(self._landing.frames(body))
             return refusal
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -14,7 +14,7 @@ from silverfold.conf.errors import InvalidValue, SchemaDrift, WireError
 from silverfold.conf.names import caseless
 from silverfold.connectors.base import Cut
 from silverfold.connectors.common.arrow_rows import ArrowRows
-from silverfold.connectors.common.row_decoder import EachFrame, UnfoldedDecoder
+from silverfold.connectors.common.row_decoder import UnfoldedDecoder, decode_frames
 from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.tengi.decoder.changes import ChangeReader
 from silverfold.connectors.tengi.decoder.schemas import Schema, TableSchemas
@@ -80,20 +80,10 @@ class TengiDecoder(UnfoldedDecoder[TengiTable]):
 
     def changes(self, frames: ArrowRows, context: Schemas, cut: Cut, table: TengiTable) -> ArrowRows:
         """Return a change for each row of an update or a part of a snapshot."""
-        reader = self._reader(context, cut, table)
-        return frames.run(EachFrame(_Read(reader), reader.type), reader.type, "frame_seq", "body")
+        return decode_frames(frames, self._reader(context, cut, table))
 
     def _reader(self, context: Schemas, cut: Cut, table: TengiTable) -> ChangeReader:
         return ChangeReader(context.of(cut, table), self.feed.options.max_packet)
-
-
-@dataclass(frozen=True)
-class _Read:
-    reader: ChangeReader
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            yield from self.reader.read(batch.column("frame_seq").to_pylist(), batch.column("body").to_pylist())
 
 
 def read_schemas(control: Iterable[ControlFrame]) -> Schemas:

@@ -85,6 +85,9 @@ class CountingSink:
         """Count frames."""
         self.take(frames)
 
+    async def wait_for_room(self) -> None:
+        """Do nothing."""
+
     async def flush(self) -> int:
         """Do nothing."""
         return 0

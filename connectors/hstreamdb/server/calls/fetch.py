@@ -1,4 +1,4 @@
-"""A consumer's call: it opens, receives frames, acknowledges, and ends (chapter 13.3)."""
+"""A consumer's call: it opens, receives frames, acknowledges, and ends."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.server import refusals
 from silverfold.connectors.hstreamdb.server.node import Node
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions
-from silverfold.connectors.hstreamdb.server.reading.books import UnknownShard
-from silverfold.connectors.hstreamdb.server.reading.consumers import Consumer
+from silverfold.connectors.hstreamdb.server.reading.consumers import ConsumerBuffer
 from silverfold.connectors.hstreamdb.server.reading.context import ReadingContext
+from silverfold.connectors.hstreamdb.server.reading.delivery_state import UnknownShard
 from silverfold.connectors.hstreamdb.server.refusals import Refusal
 
 
@@ -27,7 +27,7 @@ async def streaming_fetch(node: Node, call: Any) -> None:
     metadata: dict[str, str] = dict(call.invocation_metadata())
     agent = metadata.get("proxy-agent") or metadata.get("user-agent", "")
     uri = metadata.get("x-forwarded-for") or call.peer()
-    consumer = Consumer(opening.consumer_name, uri, agent, buffer=node.options.frame_buffer)
+    consumer = ConsumerBuffer(opening.consumer_name, uri, agent, buffer=node.options.frame_buffer)
     context.join(consumer)
     node.fetch_count += 1
     try:
@@ -55,7 +55,7 @@ async def _acknowledge(call: Any, context: ReadingContext, options: ClusterOptio
             context.acknowledge(map(RecordId.of, request.ack_ids))
 
 
-async def _write(call: Any, consumer: Consumer, options: ClusterOptions) -> None:
+async def _write(call: Any, consumer: ConsumerBuffer, options: ClusterOptions) -> None:
     number = 0
     while number != options.stall_after_frames:
         frame = await consumer.next_frame()

@@ -1,4 +1,4 @@
-"""Calls that read by offset, without acknowledgement (chapter 12)."""
+"""Calls that read by offset, without acknowledgement."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from silverfold.connectors.hstreamdb.server import refusals
 from silverfold.connectors.hstreamdb.server.calls.clusters import READER
 from silverfold.connectors.hstreamdb.server.calls.streams import check_name
 from silverfold.connectors.hstreamdb.server.node import Node
-from silverfold.connectors.hstreamdb.server.reading.places import Place, all_batches, next_batches
+from silverfold.connectors.hstreamdb.server.reading.cursors import LogCursor, all_batches, next_batches
 from silverfold.connectors.hstreamdb.server.store.log import ShardLog
 from silverfold.connectors.hstreamdb.server.store.offsets import end_lsn, start_lsn
 from silverfold.connectors.hstreamdb.server.store.store import StoredReader
@@ -74,16 +74,16 @@ async def read_shard(node: Node, request: ReadShardRequest) -> ReadShardResponse
     reader = node.store.readers.get(request.reader_id)
     if reader is None:
         raise refusals.no_reader(extra=request.reader_id)
-    if request.reader_id not in node.reader_places:
-        node.reader_places[request.reader_id] = Place(
+    if request.reader_id not in node.reader_cursors:
+        node.reader_cursors[request.reader_id] = LogCursor(
             reader.log, start_lsn(reader.log, reader.offset), stops_at_loss=True
         )
-    place = node.reader_places[request.reader_id]
-    if (loss := place.log.loss_at(place.next)) is not None:
-        place.next = loss + 1
+    cursor = node.reader_cursors[request.reader_id]
+    if (loss := cursor.log.loss_at(cursor.next)) is not None:
+        cursor.next = loss + 1
         raise refusals.data_loss(extra=str(loss))
     most = min(request.max_records, _MOST_BATCHES)
-    found = await next_batches(node.store, [place], most, reader.timeout_ms / 1000) if most else []
+    found = await next_batches(node.store, [cursor], most, reader.timeout_ms / 1000) if most else []
     return ReadShardResponse(received_records=found)
 
 
@@ -93,22 +93,22 @@ async def delete_shard_reader(node: Node, request: DeleteShardReaderRequest) -> 
         raise refusals.wrong_server(extra="ShardReader is bound to a different node")
     if node.store.readers.pop(request.reader_id, None) is None:
         raise refusals.no_reader(extra=request.reader_id)
-    node.reader_places.pop(request.reader_id, None)
+    node.reader_cursors.pop(request.reader_id, None)
     return Empty()
 
 
 async def read_shard_stream(node: Node, call: Any) -> None:
     """Write the batches of a shard."""
     request: ReadShardStreamRequest = await _only_request(call)
-    place = _place(node.store.shard(request.shard_id), request.from_, _end(request))
-    await _write(call, all_batches(node.store, [place], request.max_read_batches), ReadShardStreamResponse)
+    cursor = _cursor(node.store.shard(request.shard_id), request.from_, _end(request))
+    await _write(call, all_batches(node.store, [cursor], request.max_read_batches), ReadShardStreamResponse)
 
 
 async def read_stream(node: Node, call: Any) -> None:
     """Write the batches of all shards of a stream."""
     request: ReadStreamRequest = await _only_request(call)
-    places = [_place(log, request.from_, _end(request)) for log in node.store.logs_of(request.stream_name)]
-    await _write(call, all_batches(node.store, places, request.max_read_batches), ReadStreamResponse)
+    cursors = [_cursor(log, request.from_, _end(request)) for log in node.store.logs_of(request.stream_name)]
+    await _write(call, all_batches(node.store, cursors, request.max_read_batches), ReadStreamResponse)
 
 
 async def read_single_shard_stream(node: Node, call: Any) -> None:
@@ -117,8 +117,8 @@ async def read_single_shard_stream(node: Node, call: Any) -> None:
     logs = list(node.store.logs_of(request.stream_name))
     if len(logs) != 1:
         raise refusals.too_many_shards(extra=str(len(logs)))
-    place = _place(logs[0], request.from_, _end(request))
-    await _write(call, all_batches(node.store, [place], request.max_read_batches), ReadSingleShardStreamResponse)
+    cursor = _cursor(logs[0], request.from_, _end(request))
+    await _write(call, all_batches(node.store, [cursor], request.max_read_batches), ReadSingleShardStreamResponse)
 
 
 async def read_stream_by_key(node: Node, call: Any) -> None:
@@ -127,7 +127,7 @@ async def read_stream_by_key(node: Node, call: Any) -> None:
     hashed = key_hash(request.key)
     logs = node.store.logs_of(request.stream_name)
     (log,) = (each for each in logs if each.key_range[0] <= hashed <= each.key_range[1])
-    batches = all_batches(node.store, [_place(log, request.from_, _end(request))], 0)
+    batches = all_batches(node.store, [_cursor(log, request.from_, _end(request))], 0)
     records = _records_of_key(batches, request.key)
     while request is not grpc.aio.EOF:
         for _ in range(request.read_record_count):
@@ -149,8 +149,8 @@ def _end(request: Any) -> Any:
     return request.until if request.HasField("until") else None
 
 
-def _place(log: ShardLog, start: ShardOffset | StreamOffset, end: ShardOffset | StreamOffset | None) -> Place:
-    return Place(log, start_lsn(log, start), None if end is None else end_lsn(log, end))
+def _cursor(log: ShardLog, start: ShardOffset | StreamOffset, end: ShardOffset | StreamOffset | None) -> LogCursor:
+    return LogCursor(log, start_lsn(log, start), None if end is None else end_lsn(log, end))
 
 
 async def _write(call: Any, batches: AsyncIterator[list[ReceivedRecord]], answer: Callable[..., Message]) -> None:

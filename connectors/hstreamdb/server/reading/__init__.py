@@ -1,1 +1,4 @@
-"""The reading of a subscription on one node: acknowledgements, assignment of shards, redelivery."""
+"""The reading of a subscription on one node: acknowledgements, assignment of shards, redelivery.
+
+Its rules are in PROTOCOL.md, under "Our cluster".
+"""

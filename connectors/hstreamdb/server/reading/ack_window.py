@@ -1,4 +1,4 @@
-"""The acknowledged records of one shard, and the checkpoint that follows from them (chapter 13.5).
+"""The acknowledged records of one shard, and the checkpoint that follows from them.
 
 A point is a batch and an index, ordered in this way. Acknowledged points are disjoint closed ranges. The checkpoint is
 the last whole batch of the lowest range, once that range begins at the lower bound.

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 
 
-class Consumer:
+class ConsumerBuffer:
     """One open fetch, as its context sees it: a bounded buffer of frames that its call writes.
 
     Args:
@@ -52,7 +52,7 @@ class Consumer:
 
 
 class Assignment:
-    """Which consumer gets which shard; a shard has one owner at most (chapter 13.7).
+    """Which consumer gets which shard; a shard has one owner at most.
 
     Args:
         shards: The ids of its shards, in the order in which they are assigned.

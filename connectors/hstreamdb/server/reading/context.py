@@ -1,4 +1,4 @@
-"""The reading of a subscription on one node: one loop sends, one sends again, one assigns (chapter 13.4).
+"""The reading of a subscription on one node: one loop sends, one sends again, one assigns.
 
 All of it belongs to this node. A second node that is asked builds its own, and delivers everything a second time.
 """
@@ -17,9 +17,9 @@ from silverfold.connectors.hstreamdb.protocol.messages.batches import BatchedRec
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.server import refusals
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions, RebuiltWindow
-from silverfold.connectors.hstreamdb.server.reading.books import Books
-from silverfold.connectors.hstreamdb.server.reading.consumers import Assignment, Consumer
-from silverfold.connectors.hstreamdb.server.reading.places import received
+from silverfold.connectors.hstreamdb.server.reading.consumers import Assignment, ConsumerBuffer
+from silverfold.connectors.hstreamdb.server.reading.cursors import received_record
+from silverfold.connectors.hstreamdb.server.reading.delivery_state import DeliveryState
 from silverfold.connectors.hstreamdb.server.reading.redelivery import DueRecords, pick_records
 from silverfold.connectors.hstreamdb.server.store.log import Gap, LogEntry
 from silverfold.connectors.hstreamdb.server.store.store import StoredSubscription
@@ -29,7 +29,7 @@ _BATCHES_OF_A_ROUND: Final = 100
 _log = structlog.get_logger("hstreamdb.server")
 
 
-class State(Enum):
+class ContextState(Enum):
     """State of a context."""
 
     RUNNING = auto()
@@ -42,11 +42,11 @@ class ReadingContext:
 
     def __init__(self, subscription: StoredSubscription, options: ClusterOptions) -> None:
         self.subscription = subscription
-        self.state = State.RUNNING
-        self.consumers: dict[str, Consumer] = {}
+        self.state = ContextState.RUNNING
+        self.consumers: dict[str, ConsumerBuffer] = {}
         self._options, self._ticks = options, options.ticks
         self._assignment = Assignment(subscription.starts)
-        self._books = Books(
+        self._delivery = DeliveryState(
             {shard: self._bound(shard) for shard in subscription.starts},
             max_unacked=subscription.settings.max_unacked_records,
             timeout=subscription.settings.ack_timeout_seconds,
@@ -59,16 +59,16 @@ class ReadingContext:
 
     def start(self) -> None:
         """Start its loops."""
-        self._books.tick(asyncio.get_running_loop().time())
+        self._delivery.tick(asyncio.get_running_loop().time())
         self._task = asyncio.create_task(self._run())
 
     def notice(self) -> None:
         """Look again at what there is to do."""
         self._changed.set()
 
-    def join(self, consumer: Consumer) -> None:
+    def join(self, consumer: ConsumerBuffer) -> None:
         """Add a consumer. Raises Refusal if the name is taken, or nothing is delivered any more."""
-        if self.state is not State.RUNNING:
+        if self.state is not ContextState.RUNNING:
             raise refusals.invalid_subscription()
         if consumer.name in self.consumers:
             raise refusals.consumer_exists(extra=consumer.name)
@@ -76,7 +76,7 @@ class ReadingContext:
         self._assignment.join(consumer.name)
         self.notice()
 
-    def leave(self, consumer: Consumer) -> None:
+    def leave(self, consumer: ConsumerBuffer) -> None:
         """Remove a consumer, if it is still there."""
         consumer.close()
         if self.consumers.get(consumer.name) is consumer:
@@ -86,7 +86,7 @@ class ReadingContext:
 
     def acknowledge(self, ids: Iterable[RecordId]) -> None:
         """Acknowledge the records of one request, and store what is whole. Raises UnknownShard."""
-        self.subscription.checkpoints.update(self._books.acknowledge(ids))
+        self.subscription.checkpoints.update(self._delivery.acknowledge(ids))
         self.notice()
 
     async def stopping(self) -> None:
@@ -95,13 +95,13 @@ class ReadingContext:
 
     async def stop(self) -> None:
         """End the calls of all consumers; return when the last one is gone."""
-        self.state = State.STOPPING
+        self.state = ContextState.STOPPING
         self._stopped.set()
         for each in [each for each in self.consumers.values() if not each.is_open]:
             self.leave(each)
         while self.consumers:
             await self._change()
-        self.state = State.STOPPED
+        self.state = ContextState.STOPPED
         await self.close()
 
     async def close(self) -> None:
@@ -124,12 +124,12 @@ class ReadingContext:
                 loops.create_task(self._assign())
         except* Exception:
             _log.exception("context_failed", subscription=self.subscription.id)
-            self.state = State.STOPPED
+            self.state = ContextState.STOPPED
 
     async def _send(self) -> None:
         await asyncio.sleep(self._ticks.start_delay)
         while True:
-            while not (self.consumers and self._books.may_read):
+            while not (self.consumers and self._delivery.may_read):
                 await self._change()
             self._assignment.balance()
             batches = self._read()
@@ -157,7 +157,7 @@ class ReadingContext:
         return found
 
     def _read_next(self, shard: int) -> LogEntry | None:
-        window = self._books.windows[shard]
+        window = self._delivery.windows[shard]
         while found := self.subscription.logs[shard].read(self._next[shard]):
             if isinstance(found, Gap):
                 window.gap(found.first, found.last)
@@ -172,7 +172,7 @@ class ReadingContext:
         frame = _frame(shard, entry.lsn, range(entry.size), entry.stored)
         if not await self._write(shard, frame):
             return False
-        self._books.sent(shard, entry.lsn, entry.size)
+        self._delivery.sent(shard, entry.lsn, entry.size)
         return True
 
     async def _write(self, shard: int, frame: bytes) -> bool:
@@ -188,7 +188,7 @@ class ReadingContext:
         await self._has_read.wait()
         while True:
             await asyncio.sleep(self._ticks.resend)
-            for due in self._books.tick(asyncio.get_running_loop().time()):
+            for due in self._delivery.tick(asyncio.get_running_loop().time()):
                 await self._deliver_again(due)
 
     async def _deliver_again(self, due: DueRecords) -> None:
@@ -199,7 +199,7 @@ class ReadingContext:
         if rest is None:
             _log.warning("batch_unreadable", shard=due.shard, batch=due.batch)
             return
-        self._books.sent_again(due.shard, due.batch, indexes)
+        self._delivery.sent_again(due.shard, due.batch, indexes)
         await self._write(due.shard, _frame(due.shard, due.batch, indexes, rest.SerializeToString()))
 
     async def _assign(self) -> None:
@@ -218,4 +218,4 @@ class ReadingContext:
 
 
 def _frame(shard: int, batch: int, indexes: Sequence[int], stored: bytes) -> bytes:
-    return StreamingFetchResponse(received_records=received(shard, batch, indexes, stored)).SerializeToString()
+    return StreamingFetchResponse(received_records=received_record(shard, batch, indexes, stored)).SerializeToString()

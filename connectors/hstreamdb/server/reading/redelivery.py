@@ -1,4 +1,4 @@
-"""Records that are sent again: when they are due, and the rest of a batch as a batch of its own (chapter 13.6)."""
+"""Records that are sent again: when they are due, and the rest of a batch as a batch of its own."""
 
 from __future__ import annotations
 

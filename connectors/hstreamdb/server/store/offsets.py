@@ -1,4 +1,4 @@
-"""Where offsets point in a log: as a start, and as an end, which is inclusive (chapter 12)."""
+"""Where offsets point in a log: as a start, and as an end, which is inclusive."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Store:
         self.subscriptions: dict[str, StoredSubscription] = {}
         self.readers: dict[str, StoredReader] = {}
         self.allocations: dict[str, int] = {}
-        """Nodes of subscriptions and readers, by `Cluster.allocated`'s key."""
+        """Nodes of subscriptions and readers, by the key that `MemberList.allocated` makes."""
         self.listeners = set[Callable[[], None]]()
         """Called after each append."""
         self.limits = limits

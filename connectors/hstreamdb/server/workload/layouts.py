@@ -1,4 +1,4 @@
-"""Change records in the layouts of chapter 14: one record for each operation on a row."""
+"""Change records in the layouts that the decoder reads: one record for each operation on a row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Row: TypeAlias = Mapping[str, Json]
 _DEBEZIUM: Final = {"INSERT": "c", "UPDATE": "u", "DELETE": "d"}
 
 
-class Layout(StrEnum):
+class RecordLayout(StrEnum):
     """The form of change records."""
 
     UNWRAPPED = "unwrapped"
@@ -45,7 +45,7 @@ class RowChange(NamedTuple):
         return {name: (row or {})[name] for name in columns}
 
 
-def change_record(change: RowChange, columns: Sequence[str], layout: Layout, now_ms: int) -> dict[str, Json]:
+def change_record(change: RowChange, columns: Sequence[str], layout: RecordLayout, now_ms: int) -> dict[str, Json]:
     """Return the record of a change.
 
     Args:
@@ -54,15 +54,15 @@ def change_record(change: RowChange, columns: Sequence[str], layout: Layout, now
     """
     key, after = change.key(columns), change.after
     match layout:
-        case Layout.UNWRAPPED:
+        case RecordLayout.UNWRAPPED:
             return {"key": key, "value": after}
-        case Layout.ENVELOPE:
+        case RecordLayout.ENVELOPE:
             op = "r" if change.is_snapshot else _DEBEZIUM[_operation(change)]
             return {"before": change.before, "after": after, "op": op, "source": {"ts_ms": now_ms}, "ts_ms": now_ms}
-        case Layout.OPERATION:
+        case RecordLayout.OPERATION:
             op = _operation(change)
             return {"op": op, "key": key} if after is None else {"op": op, "key": key, "row": after}
-        case Layout.ROW:
+        case RecordLayout.ROW:
             assert after is not None
             return dict(after)
 

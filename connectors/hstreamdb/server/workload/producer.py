@@ -13,13 +13,13 @@ from silverfold.connectors.hstreamdb.protocol.frames import encode_batch, encode
 from silverfold.connectors.hstreamdb.protocol.messages.batches import BatchedRecord, CompressionType
 from silverfold.connectors.hstreamdb.protocol.records import HRecord, Json, RawRecord, Record
 from silverfold.connectors.hstreamdb.protocol.streams import KeyRange, find_shard, key_hash
-from silverfold.connectors.hstreamdb.server.workload.layouts import Layout, RowChange, change_record
+from silverfold.connectors.hstreamdb.server.workload.layouts import RecordLayout, RowChange, change_record
 from silverfold.connectors.hstreamdb.server.workload.tables import ChangingTable
 
 _RECORDS_OF_A_BATCH: Final = 100
 
 
-class Producer:
+class TableProducer:
     """Changes a table, and appends a record for each change to the shard of its row.
 
     Args:
@@ -33,7 +33,7 @@ class Producer:
         ranges: Sequence[KeyRange],
         append: Callable[[int, BatchedRecord], object],
         *,
-        layout: Layout,
+        layout: RecordLayout,
         compression: CompressionType,
     ) -> None:
         self._table, self._ranges, self._append = table, list(ranges), append

@@ -11,7 +11,7 @@ import pytest
 
 from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.hstreamdb.decoder.floors import Floors, read_floors
-from silverfold.connectors.hstreamdb.decoder.landed_records import LandedRecords, landed_records, received
+from silverfold.connectors.hstreamdb.decoder.landed_records import LandedRecords, landed_records, parse_frame
 from silverfold.connectors.hstreamdb.decoder.layouts import RecordReader
 from silverfold.connectors.hstreamdb.decoder.struct_columns import StructColumns
 from silverfold.connectors.hstreamdb.decoder.text_columns import TextColumns
@@ -26,7 +26,7 @@ def wrapped(number: int, **more: Any) -> dict[str, Any]:
 
 
 def part(*records: Any) -> list[LandedRecords]:
-    return [landed_records(5, received(frame_of(objects(*records))), limit=1 << 20)]
+    return [landed_records(5, parse_frame(frame_of(objects(*records))), limit=1 << 20)]
 
 
 def good(*records: Any, layout: str = "auto") -> list[bool]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from silverfold.conf.errors import WireError
-from silverfold.connectors.hstreamdb.decoder.layouts import NOT_SENT
+from silverfold.connectors.hstreamdb.decoder.values import NOT_SENT
 from silverfold.connectors.hstreamdb.protocol.messages.batches import CompressionType, Flag
 from silverfold.connectors.hstreamdb.reference.reader import HStreamReferenceReader
 from silverfold.pipelines.verifying.compare import same

@@ -8,8 +8,6 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from silverfold.connectors.frames import Resume
-from silverfold.connectors.hstreamdb.client.client import Client
-from silverfold.connectors.hstreamdb.client.settings import ConnectionSettings
 from silverfold.connectors.hstreamdb.connector import CONNECTOR
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import (
@@ -18,8 +16,8 @@ from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import (
     SubscriptionOffset,
 )
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
+from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
-from silverfold.connectors.hstreamdb.receiver.progress import Progress
 from silverfold.connectors.hstreamdb.server.options import Fault
 from tests.support.hstreamdb.landed import STREAM
 from tests.support.hstreamdb.receiving import CountingSink, append, cluster, feed, received, until
@@ -186,21 +184,12 @@ def test_a_checkpoint_above_what_is_missing_tells_that_another_warehouse_had_it(
 ) -> None:
     epoch = Epoch(STREAM, {7: EPOCH + 1})
     subscription = Subscription(subscription_id="feed", stream_name=STREAM, creation_time=Timestamp(seconds=1))
-    progress = Progress(
-        Client(ConnectionSettings(url="hstream://h")),
-        feed("hstream://h").options,
-        epoch,
-        subscription=subscription,
-        feed="feed",
-        ours="feed-1",
-        last=None,
-        clock=lambda: 0.0,
-    )
+    control = ControlFrames(feed("hstream://h").options, subscription, None)
     sink = CountingSink()
     for batch in landed:
         sink.take(epoch.frames(b"", [RecordId(7, EPOCH + batch, 0)]))
     offsets = [SubscriptionOffset(shard_id=7, batch_id=EPOCH + checkpoint)]
-    sink.take(progress.floors(GetSubscriptionResponse(subscription=subscription, offsets=offsets)))
+    sink.take(control.next_frames(GetSubscriptionResponse(subscription=subscription, offsets=offsets), epoch))
     assert [each["batches"] for each in sink.marks("acknowledged elsewhere")] == ([{"7": expected}] if expected else [])
 
 

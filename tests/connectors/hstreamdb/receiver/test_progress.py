@@ -8,9 +8,11 @@ import pytest
 
 from silverfold.connectors.frames import Resume
 from silverfold.connectors.hstreamdb.client.client import Client
+from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import Subscription
+from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 from silverfold.connectors.hstreamdb.receiver.progress import Progress
 from silverfold.connectors.hstreamdb.server.options import Fault
@@ -20,16 +22,22 @@ from tests.support.hstreamdb.receiving import CountingSink, append, cluster, fee
 
 
 def looking(
-    client: Client, options: HStreamOptions, found: Subscription, now: list[float], epoch: Epoch | None = None
+    client: Client,
+    options: HStreamOptions,
+    found: Subscription,
+    now: list[float],
+    epoch: Epoch | None = None,
+    *,
+    control: ControlFrames | None = None,
 ) -> Progress:
     return Progress(
         client,
         options,
         epoch or Epoch(STREAM),
+        control or ControlFrames(options, found, None),
         subscription=found,
         feed="feed",
         ours="feed-11111111-",
-        last=None,
         clock=lambda: now[0],
     )
 
@@ -109,7 +117,7 @@ def test_a_feed_without_records_to_come_is_not_starved(offset: str) -> None:
 def test_a_call_that_fails_or_is_never_answered_costs_no_other_part_of_a_look(
     fault: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("silverfold.connectors.hstreamdb.receiver.progress._READ_SECONDS", 0.1)
+    monkeypatch.setattr("silverfold.connectors.hstreamdb.receiver.gaps._READ_SECONDS", 0.1)
 
     async def run() -> None:
         sink = CountingSink()
@@ -130,26 +138,27 @@ def test_a_look_that_is_cut_off_has_landed_what_it_found() -> None:
         async with cluster() as (server, client):
             found = await client.create_subscription("feed", STREAM)
             server.add_fault(Fault("ListConsumers", range(1_000), None, delay=1_000))
-            progress = looking(client, feed(server.address).options, found, [0.0])
-            async with in_background(progress.run(sink, lambda: 0)):
-                await until(lambda: progress.last is not None)
-        assert sink.control == [progress.last]
+            options = feed(server.address).options
+            control = ControlFrames(options, found, None)
+            async with in_background(looking(client, options, found, [0.0], control=control).run(sink, lambda: 0)):
+                await until(lambda: control.last is not None)
+        assert sink.control == [control.last]
 
     asyncio.run(run())
 
 
 def test_a_gap_is_looked_up_before_the_next_look_is_due() -> None:
     async def run() -> None:
-        sink, epoch = CountingSink(), Epoch(STREAM)
+        sink = CountingSink()
         async with cluster() as (server, client):
             found = await client.create_subscription("feed", STREAM)
             ids = [await client.append(STREAM, {"id": number}) for number in range(3)]
             server.lose_batch(ids[1].shard_id, ids[1].batch_id)
-            progress = looking(client, feed(server.address, committed_seconds=3_600).options, found, [0.0], epoch)
+            progress = looking(client, feed(server.address, committed_seconds=3_600).options, found, [0.0])
             async with in_background(progress.run(sink, lambda: 0)):
                 await until(lambda: bool(sink.marks("progress")))
                 for each in (ids[0], ids[2]):
-                    epoch.frames(b"", [each])
+                    progress.frames(FetchedFrame(b"", [each]), "consumer")
                 await until(lambda: bool(sink.marks("expired")))
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""What a channel is: of the server and of no table, or, as the seed has it, of a database and perhaps a table."""
+"""What a channel is: of the server and of no table, or, by an option, of a database and perhaps a table."""
 
 from __future__ import annotations
 

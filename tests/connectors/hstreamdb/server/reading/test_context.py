@@ -15,7 +15,7 @@ from silverfold.connectors.hstreamdb.protocol.messages.streams import Stream
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import Subscription
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions, RebuiltWindow
-from silverfold.connectors.hstreamdb.server.reading.consumers import Consumer
+from silverfold.connectors.hstreamdb.server.reading.consumers import ConsumerBuffer
 from silverfold.connectors.hstreamdb.server.reading.context import ReadingContext
 from silverfold.connectors.hstreamdb.server.refusals import Refusal
 from silverfold.connectors.hstreamdb.server.store.store import Store, StoredSubscription, StoreLimits
@@ -80,7 +80,7 @@ class Scene:
         await self.context.close()
 
     async def _consume(self, name: str, acks: float) -> None:
-        consumer = Consumer(name, "", "", buffer=4)
+        consumer = ConsumerBuffer(name, "", "", buffer=4)
         self.context.join(consumer)
         context = self.context
         try:
@@ -157,7 +157,7 @@ def test_the_first_frame_comes_after_the_first_assignment() -> None:
 def test_a_consumer_that_does_not_take_its_frames_stops_the_others() -> None:
     async def play() -> tuple[int, int]:
         scene = Scene(2, 0, ClusterOptions())
-        stalled = Consumer("a", "", "", buffer=2)
+        stalled = ConsumerBuffer("a", "", "", buffer=2)
         scene.context.join(stalled)
         scene.come("b")
         await asyncio.sleep(2)
@@ -180,6 +180,6 @@ def test_a_context_that_is_stopped_takes_no_consumer() -> None:
         scene = Scene(1, 0, ClusterOptions())
         await scene.context.stop()
         with pytest.raises(Refusal, match="SubscriptionInvalidError"):
-            scene.context.join(Consumer("a", "", "", buffer=1))
+            scene.context.join(ConsumerBuffer("a", "", "", buffer=1))
 
     run_in_virtual_time(play())

@@ -15,9 +15,9 @@ from silverfold.connectors.hstreamdb.protocol.messages.streams import Stream
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import Subscription
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions
-from silverfold.connectors.hstreamdb.server.reading.books import Books
-from silverfold.connectors.hstreamdb.server.reading.consumers import Consumer
+from silverfold.connectors.hstreamdb.server.reading.consumers import ConsumerBuffer
 from silverfold.connectors.hstreamdb.server.reading.context import ReadingContext
+from silverfold.connectors.hstreamdb.server.reading.delivery_state import DeliveryState
 from silverfold.connectors.hstreamdb.server.reading.redelivery import pick_records
 from silverfold.connectors.hstreamdb.server.store.store import Store, StoreLimits
 from tests.support.hstreamdb.batches import numbered, numbers_in
@@ -30,11 +30,11 @@ def test_the_rest_of_a_batch_is_a_batch(vector: dict[str, Any]) -> None:
     shard, batch, size = int(vector["shard"]), int(vector["batch"]), vector["size"]
     stored = numbered(range(size), CompressionType[vector["compression"].upper()])
     stored.publish_time.FromMilliseconds(1_700_000_000_123)
-    books = Books({shard: batch}, max_unacked=10, timeout=0)
-    books.windows[shard].read(batch, size)
-    books.sent(shard, batch, size)
-    books.acknowledge([RecordId(shard, batch, index) for index in vector["acked"]])
-    due = books.tick(1.0)
+    state = DeliveryState({shard: batch}, max_unacked=10, timeout=0)
+    state.windows[shard].read(batch, size)
+    state.sent(shard, batch, size)
+    state.acknowledge([RecordId(shard, batch, index) for index in vector["acked"]])
+    due = state.tick(1.0)
     expected = vector["expect"]
     assert [sorted(each.indexes) for each in due] == ([expected["record_ids"]] if expected else [])
     if expected:
@@ -86,7 +86,7 @@ async def replayed(vector: dict[str, Any]) -> list[tuple[float, str]]:
     loop, found, start = asyncio.get_running_loop(), list[tuple[float, str]](), asyncio.Future[float]()
     tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def consume(consumer: Consumer) -> None:
+    async def consume(consumer: ConsumerBuffer) -> None:
         context.join(consumer)
         try:
             while True:
@@ -99,7 +99,7 @@ async def replayed(vector: dict[str, Any]) -> list[tuple[float, str]]:
             context.leave(consumer)
 
     def come(name: str) -> None:
-        tasks[name] = asyncio.create_task(consume(Consumer(name, "", "", buffer=64)))
+        tasks[name] = asyncio.create_task(consume(ConsumerBuffer(name, "", "", buffer=64)))
 
     come("c1")
     began = await start

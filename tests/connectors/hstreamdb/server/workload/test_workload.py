@@ -14,8 +14,8 @@ from silverfold.connectors.hstreamdb.protocol.frames import decode_batch
 from silverfold.connectors.hstreamdb.protocol.messages.batches import BatchedRecord, CompressionType, ReceivedRecord
 from silverfold.connectors.hstreamdb.protocol.records import HRecord, RawRecord, RecordId
 from silverfold.connectors.hstreamdb.protocol.streams import KeyRange, even_ranges
-from silverfold.connectors.hstreamdb.server.workload.layouts import Layout, RowChange, change_record
-from silverfold.connectors.hstreamdb.server.workload.producer import Producer
+from silverfold.connectors.hstreamdb.server.workload.layouts import RecordLayout, RowChange, change_record
+from silverfold.connectors.hstreamdb.server.workload.producer import TableProducer
 from silverfold.connectors.hstreamdb.server.workload.tables import ChangingTable, load_rows
 
 ROWS = [{"id": number, "name": f"n{number}", "price": number / 4, "active": number % 2 == 0} for number in range(20)]
@@ -38,31 +38,33 @@ class Appended:
             self.objects.setdefault(shard, []).append(fields)
 
 
-def produced(layout: Layout, seed: int = 1, shards: int = 1, updates: int = 200) -> tuple[ChangingTable, Appended]:
-    table, appended = ChangingTable(ROWS, seed, can_delete=layout is not Layout.ROW), Appended()
+def produced(
+    layout: RecordLayout, seed: int = 1, shards: int = 1, updates: int = 200
+) -> tuple[ChangingTable, Appended]:
+    table, appended = ChangingTable(ROWS, seed, can_delete=layout is not RecordLayout.ROW), Appended()
     ranges = [KeyRange(*ends, shard) for shard, ends in enumerate(even_ranges(shards), start=1)]
-    producer = Producer(table, ranges, appended.append, layout=layout, compression=CompressionType.GZIP)
+    producer = TableProducer(table, ranges, appended.append, layout=layout, compression=CompressionType.GZIP)
     assert producer.load() == len(ROWS)
     made = sum(producer.change() for _ in range(updates))
     assert sum(map(len, appended.objects.values())) == made + len(ROWS)
     return table, appended
 
 
-def folded(layout: Layout, objects: list[Any]) -> dict[Any, Any]:
+def folded(layout: RecordLayout, objects: list[Any]) -> dict[Any, Any]:
     """The rows after the records, by a reading of each layout of its own."""
     rows: dict[Any, Any] = {}
     for found in objects:
         match layout:
-            case Layout.UNWRAPPED:
+            case RecordLayout.UNWRAPPED:
                 key, row = found["key"]["id"], found["value"]
-            case Layout.ENVELOPE:
+            case RecordLayout.ENVELOPE:
                 key, row = (found["before"] if found["op"] == "d" else found["after"])["id"], found["after"]
                 assert found["op"] in ("c" if key not in rows else "ud") or found["op"] == "r"
                 assert found["before"] == rows.get(key)
-            case Layout.OPERATION:
+            case RecordLayout.OPERATION:
                 key, row = found["key"]["id"], found.get("row")
                 assert found["op"] == ("DELETE" if row is None else "UPDATE" if key in rows else "INSERT")
-            case Layout.ROW:
+            case RecordLayout.ROW:
                 key, row = found["id"], found
         if row is None:
             del rows[key]
@@ -71,9 +73,9 @@ def folded(layout: Layout, objects: list[Any]) -> dict[Any, Any]:
     return rows
 
 
-@pytest.mark.parametrize("layout", list(Layout))
+@pytest.mark.parametrize("layout", list(RecordLayout))
 @pytest.mark.parametrize("shards", [1, 3])
-def test_the_records_folded_give_the_table(layout: Layout, shards: int) -> None:
+def test_the_records_folded_give_the_table(layout: RecordLayout, shards: int) -> None:
     table, appended = produced(layout, shards=shards)
     rows: dict[Any, Any] = {}
     for objects in appended.objects.values():
@@ -86,7 +88,7 @@ def test_the_records_folded_give_the_table(layout: Layout, shards: int) -> None:
 
 
 def test_the_same_seed_makes_the_same_changes() -> None:
-    first, second, other = (produced(Layout.UNWRAPPED, seed)[1].objects for seed in (1, 1, 2))
+    first, second, other = (produced(RecordLayout.UNWRAPPED, seed)[1].objects for seed in (1, 1, 2))
     assert first == second
     assert first != other
 
@@ -112,15 +114,19 @@ def test_rows_are_inserted_updated_deleted_and_moved() -> None:
 def test_integers_that_a_double_changes_travel_as_text() -> None:
     appended = Appended()
     table = ChangingTable([{"id": 2**53 + 1}], 0)
-    Producer(
-        table, [KeyRange(*even_ranges(1)[0], 1)], appended.append, layout=Layout.ROW, compression=CompressionType.NONE
+    TableProducer(
+        table,
+        [KeyRange(*even_ranges(1)[0], 1)],
+        appended.append,
+        layout=RecordLayout.ROW,
+        compression=CompressionType.NONE,
     ).load()
     assert appended.objects == {1: [{"id": 2**53 + 1}]}
 
 
 def test_the_rows_of_a_snapshot_are_read_in_the_envelope() -> None:
     change = RowChange(None, ROWS[0], is_snapshot=True)
-    assert change_record(change, ["id"], Layout.ENVELOPE, 7) == {
+    assert change_record(change, ["id"], RecordLayout.ENVELOPE, 7) == {
         "before": None,
         "after": ROWS[0],
         "op": "r",

@@ -1,7 +1,6 @@
 """The books of a subscription on one node: windows of its shards, the limit of unacknowledged records, the check list.
 
-Nothing here waits or sends: a reading context asks whether it may read, and which records are due (chapters 13.4 to
-13.6).
+Nothing here waits or sends: a reading context asks whether it may read, and which records are due.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ class UnknownShard(Exception):
     """An acknowledgement names a shard that the subscription does not have; the call ends with an unforeseen error."""
 
 
-class Books:
+class DeliveryState:
     """Account of batches read, sent and acknowledged.
 
     Args:

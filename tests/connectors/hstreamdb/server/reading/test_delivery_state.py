@@ -1,4 +1,4 @@
-"""The books of a subscription: the vectors of acknowledgement, flow control and what is due again."""
+"""The state of a subscription: the vectors of acknowledgement, flow control and what is due again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.server.reading.ack_window import AckWindow, Point
-from silverfold.connectors.hstreamdb.server.reading.books import Books, UnknownShard
+from silverfold.connectors.hstreamdb.server.reading.delivery_state import DeliveryState, UnknownShard
 from tests.support.hstreamdb.vectors import names, vectors
 
 SHARD = 7
@@ -26,13 +26,13 @@ def ids(found: list[Any]) -> list[RecordId]:
 
 @pytest.mark.parametrize("vector", vectors("ack_window"), ids=names("ack_window"))
 def test_the_window_moves_as_documented(vector: dict[str, Any]) -> None:
-    books = Books({SHARD: int(vector["start"])}, max_unacked=10_000, timeout=1)
-    window, checkpoint = books.windows[SHARD], None
+    state = DeliveryState({SHARD: int(vector["start"])}, max_unacked=10_000, timeout=1)
+    window, checkpoint = state.windows[SHARD], None
     for step in vector["steps"]:
         match step["do"]:
             case "read":
                 window.read(int(step["batch"]), step["size"])
-                books.sent(SHARD, int(step["batch"]), step["size"])
+                state.sent(SHARD, int(step["batch"]), step["size"])
             case "gap":
                 window.gap(int(step["lo"]), int(step["hi"]))
             case "due":
@@ -44,10 +44,10 @@ def test_the_window_moves_as_documented(vector: dict[str, Any]) -> None:
                 ]
                 assert left == points(step["resend"])
             case "ack":
-                before = books.unacked
-                stored = books.acknowledge(ids(step["ids"])).get(SHARD)
+                before = state.unacked
+                stored = state.acknowledge(ids(step["ids"])).get(SHARD)
                 checkpoint = stored or checkpoint
-                assert before - books.unacked == step["accepted"]
+                assert before - state.unacked == step["accepted"]
                 assert [None if each is None else str(each) for each in (stored, checkpoint)] == [
                     step["committed"],
                     step["checkpoint"],
@@ -55,47 +55,47 @@ def test_the_window_moves_as_documented(vector: dict[str, Any]) -> None:
                 assert window.lower_bound == (int(step["lower_bound"][0]), step["lower_bound"][1])
                 assert window.ranges == [tuple(each) for each in points(step["acked_ranges"])]
         if "unacked" in step:
-            assert books.unacked == step["unacked"]
+            assert state.unacked == step["unacked"]
 
 
 @pytest.mark.parametrize("vector", vectors("flow_control"), ids=names("flow_control"))
 def test_a_round_is_read_while_the_limit_is_not_reached(vector: dict[str, Any]) -> None:
-    books = Books({SHARD: 1}, max_unacked=vector["max_unacked"], timeout=1)
+    state = DeliveryState({SHARD: 1}, max_unacked=vector["max_unacked"], timeout=1)
     outstanding, batch = list[RecordId](), 0
     for step in vector["steps"]:
         if step["do"] == "round":
-            assert books.may_read == step["delivered"]
-            for size in step["batches"] if books.may_read else ():
+            assert state.may_read == step["delivered"]
+            for size in step["batches"] if state.may_read else ():
                 batch += 1
-                books.windows[SHARD].read(batch, size)
-                books.sent(SHARD, batch, size)
+                state.windows[SHARD].read(batch, size)
+                state.sent(SHARD, batch, size)
                 outstanding += [RecordId(SHARD, batch, index) for index in range(size)]
         else:
             acked, outstanding = outstanding[: step["count"]], outstanding[step["count"] :]
-            books.acknowledge(acked)
-        assert books.unacked == step["unacked"]
+            state.acknowledge(acked)
+        assert state.unacked == step["unacked"]
 
 
 def test_an_unknown_shard_is_an_error_and_others_before_it_count() -> None:
-    books = Books({SHARD: 1}, max_unacked=10, timeout=1)
-    books.windows[SHARD].read(1, 1)
-    books.sent(SHARD, 1, 1)
+    state = DeliveryState({SHARD: 1}, max_unacked=10, timeout=1)
+    state.windows[SHARD].read(1, 1)
+    state.sent(SHARD, 1, 1)
     with pytest.raises(UnknownShard):
-        books.acknowledge([RecordId(SHARD, 1, 0), RecordId(8, 1, 0)])
-    assert books.unacked == 0
+        state.acknowledge([RecordId(SHARD, 1, 0), RecordId(8, 1, 0)])
+    assert state.unacked == 0
 
 
 def test_what_was_acknowledged_is_not_due() -> None:
-    books = Books({SHARD: 1}, max_unacked=10, timeout=2)
-    books.windows[SHARD].read(1, 3)
-    assert books.tick(10.0) == []
-    books.sent(SHARD, 1, 3)
-    books.acknowledge([RecordId(SHARD, 1, 1)])
-    assert books.tick(11.9) == []
-    assert [(each.batch, each.indexes) for each in books.tick(12.0)] == [(1, {0, 2})]
-    assert books.tick(99.0) == []
-    books.sent_again(SHARD, 1, [0, 2])
-    assert [each.indexes for each in books.tick(101.0)] == [{0, 2}]
+    state = DeliveryState({SHARD: 1}, max_unacked=10, timeout=2)
+    state.windows[SHARD].read(1, 3)
+    assert state.tick(10.0) == []
+    state.sent(SHARD, 1, 3)
+    state.acknowledge([RecordId(SHARD, 1, 1)])
+    assert state.tick(11.9) == []
+    assert [(each.batch, each.indexes) for each in state.tick(12.0)] == [(1, {0, 2})]
+    assert state.tick(99.0) == []
+    state.sent_again(SHARD, 1, [0, 2])
+    assert [each.indexes for each in state.tick(101.0)] == [{0, 2}]
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Reading logs by place, without acknowledgement: batches in turn, and the wait for more."""
+"""Reading of logs with cursors, without acknowledgement: batches in turn, and the wait for more."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WAIT: Final = 60.0
 
 
 @dataclass
-class Place:
+class LogCursor:
     """How far a log was read.
 
     Args:
@@ -54,7 +54,7 @@ class Place:
 
 
 async def next_batches(
-    store: Store, places: Sequence[Place], most: int, seconds: float = _WAIT
+    store: Store, cursors: Sequence[LogCursor], most: int, seconds: float = _WAIT
 ) -> list[ReceivedRecord]:
     """Return the next batches of some logs, in turn. Waits while there is none; empty if there will be none.
 
@@ -67,7 +67,7 @@ async def next_batches(
     try:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while not (found := _read(places, most)) and not all(each.is_over for each in places):
+                while not (found := _read(cursors, most)) and not all(each.is_over for each in cursors):
                     await changed.wait()
                     changed.clear()
     finally:
@@ -75,31 +75,31 @@ async def next_batches(
     return found
 
 
-async def all_batches(store: Store, places: Sequence[Place], most: int) -> AsyncIterator[list[ReceivedRecord]]:
+async def all_batches(store: Store, cursors: Sequence[LogCursor], most: int) -> AsyncIterator[list[ReceivedRecord]]:
     """Yield batches of some logs, a few at once, until all is read.
 
     Args:
         most: Number of batches after which it ends; 0 for no limit.
     """
     read = 0
-    while not all(each.is_over for each in places) and (not most or read < most):
+    while not all(each.is_over for each in cursors) and (not most or read < most):
         few = min(BATCHES_OF_AN_ANSWER, most - read) if most else BATCHES_OF_AN_ANSWER
-        if found := await next_batches(store, places, few):
+        if found := await next_batches(store, cursors, few):
             read += len(found)
             yield found
 
 
-def _read(places: Sequence[Place], most: int) -> list[ReceivedRecord]:
-    found, ready = list[ReceivedRecord](), list(places)
+def _read(cursors: Sequence[LogCursor], most: int) -> list[ReceivedRecord]:
+    found, ready = list[ReceivedRecord](), list(cursors)
     while ready and len(found) < most:
-        place = ready.pop(0)
-        if entry := place.read_batch():
-            found.append(received(place.log.shard_id, entry.lsn, range(entry.size), entry.stored))
-            ready.append(place)
+        cursor = ready.pop(0)
+        if entry := cursor.read_batch():
+            found.append(received_record(cursor.log.shard_id, entry.lsn, range(entry.size), entry.stored))
+            ready.append(cursor)
     return found
 
 
-def received(shard: int, batch: int, indexes: Sequence[int], stored: bytes) -> ReceivedRecord:
+def received_record(shard: int, batch: int, indexes: Sequence[int], stored: bytes) -> ReceivedRecord:
     """Return records of one batch with their ids; the batch is in it as stored."""
     ids = [RecordId(shard, batch, each).to_message() for each in indexes]
     return ReceivedRecord(record_ids=ids, record=BatchedRecord.FromString(stored))

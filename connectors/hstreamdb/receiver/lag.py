@@ -1,0 +1,106 @@
+"""How far a feed is behind its source, and warnings of what holds it back: other consumers, a shard that is silent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from silverfold.connectors.frames import Frame, mark
+from silverfold.connectors.hstreamdb.protocol.records import batches_between
+from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
+from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
+
+
+class Lag:
+    """The lag of one epoch. Marks are returned when they change.
+
+    Args:
+        feed: The feed's name.
+        ours: Prefix of the names of our consumers, which begin with the feed's name.
+        patience: Seconds without a frame after which a shard that is ahead is a warning.
+        clock: Returns seconds; any that ascend.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        epoch: Epoch,
+        control: ControlFrames,
+        *,
+        feed: str,
+        ours: str,
+        patience: float,
+        clock: Callable[[], float],
+    ) -> None:
+        self._stream, self._epoch, self._control = stream, epoch, control
+        self._feed, self._ours, self._patience, self._clock = feed, ours, patience, clock
+        self._consumers, self._others = list[str](), list[str]()
+        self._received_at = clock()
+        self._is_starved = False
+        self._reported: dict[str, dict[str, float]] = {}
+
+    def note_frame(self) -> None:
+        """Note that a frame came."""
+        self._received_at = self._clock()
+        self._is_starved = False
+
+    def progress(self, tails: Mapping[int, int], pending: int) -> list[Frame]:
+        """Return a mark of how far behind the source the feed is, if that has changed.
+
+        Args:
+            tails: The last batch of each shard; 0 if there is none.
+            pending: Number of records that landed and are not acknowledged.
+        """
+        parts = {f"shard {shard_id}": self._of_shard(shard_id, tail) for shard_id, tail in tails.items()}
+        parts["subscription"] = {"records_unacknowledged": pending}
+        if parts == self._reported:
+            return []
+        self._reported = parts
+        return [mark("progress", parts=parts)]
+
+    def _of_shard(self, shard_id: int, tail: int) -> dict[str, float]:
+        landed = self._epoch.shards[shard_id]
+        batches = batches_between(self._newest(shard_id), tail)
+        seconds = max(time.time() - landed.published_ms / 1000, 0) if batches and landed.published_ms else 0
+        return {
+            "batches_behind": batches,
+            "records_behind_about": round(batches * landed.records / max(landed.batches, 1)),
+            "seconds_behind": round(seconds, 1),
+            "records_redelivered": landed.again,
+        }
+
+    def _newest(self, shard_id: int) -> int:
+        """Return the last batch that we have of a shard, or need not have.
+
+        What the server has recorded as acknowledged counts, while nobody else acknowledges.
+        """
+        committed = 0 if self._others else self._control.committed(shard_id)
+        return max(self._epoch.shards[shard_id].newest, committed)
+
+    def shared(self, consumers: Sequence[str]) -> list[Frame]:
+        """Return a mark if others fetch from the subscription, each time others than before: we lack what they get.
+
+        A name with our feed's prefix may be that of a receiver that has just ended, so it counts at the second look.
+
+        Args:
+            consumers: Names of all consumers.
+        """
+        seen, self._consumers = self._consumers, list(consumers)
+        theirs = sorted(name for name in self._consumers if not name.startswith(self._ours))
+        before, self._others = self._others, [name for name in theirs if name in seen or not self._is_of_feed(name)]
+        if not self._others or self._others == before:
+            return []
+        return [mark("shared subscription", stream=self._stream, level="warning", consumers=self._others)]
+
+    def _is_of_feed(self, name: str) -> bool:
+        return name.startswith(f"{self._feed}-")
+
+    def starved(self, tails: Mapping[int, int]) -> list[Frame]:
+        """Return a mark if nothing comes though there is more: once, until a frame comes again."""
+        if self._is_starved or self._clock() - self._received_at < self._patience:
+            return []
+        ahead = [str(shard_id) for shard_id, tail in tails.items() if tail > self._newest(shard_id)]
+        if not ahead:
+            return []
+        self._is_starved = True
+        return [mark("starved", stream=self._stream, level="warning", shards=ahead, consumers=self._consumers)]
