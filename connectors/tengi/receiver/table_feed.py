@@ -1,4 +1,7 @@
-"""One table on one connection: what lands of its packets, and when it is asked for (chapters 9.3 to 9.7)."""
+"""One table on one connection: which of its packets land, and when the table is asked for.
+
+PROTOCOL.md has the rules, under "Change feed" and "Our receiver".
+"""
 
 from __future__ import annotations
 

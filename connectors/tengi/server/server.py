@@ -1,4 +1,4 @@
-"""The server: accepts connections over its transports, with the seed's API."""
+"""The server: accepts connections over its transports. Names are those of tengi's own Java API."""
 
 from __future__ import annotations
 

@@ -9,6 +9,6 @@
 `polling`        the client's link over HTTP; `polled`: the server's; `requests`: HTTP/1.1 without a socket
 `exchanges`      HTTP over sockets, and the upgrade to WebSocket
 `dialing`        opens the client's link; `listening`: accepts the server's
-`connection`     the seed's API over a link of either side: listeners, requests and their answers
+`connection`     the API of both sides over a link: listeners, requests and their answers
 ===============  =====================================================================================
 """

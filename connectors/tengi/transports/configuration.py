@@ -1,4 +1,4 @@
-"""Settings of a client or a server, and the builder that makes them, as the seed has it."""
+"""Settings of a client or a server, and their builder, with the names of tengi's own Java API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The seed's API over a link of either side: listeners, requests and their answers.
+"""The API of client and server over a link, with the names of tengi's own Java API.
+
+Listeners get messages and events; a request waits for its answer.
 
 One task reads, another calls the listeners, one after another in the order of messages. A listener may be a function or
 a coroutine function; while it runs, up to `queues.MAX_UNDELIVERED` messages are read ahead, then the peer has to wait.

@@ -1,4 +1,4 @@
-"""Subscriptions to tables: what each connection asks for, and the packets that answer it (chapters 9.3 to 9.6).
+"""Subscriptions to tables: what each connection asks for, and the packets that answer it.
 
 Packets are pulled. A subscriber that reads slowly is behind in history, and queues nothing; if history has not what
 it needs any more, it gets a snapshot. Nothing here knows a socket or a clock.

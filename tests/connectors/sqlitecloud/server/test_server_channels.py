@@ -1,4 +1,4 @@
-"""What a channel is: of the server and of no table, or, as the seed has it, of a database and perhaps a table."""
+"""Channels of the server, which are no tables; or, in the older words, of a database and perhaps of a table."""
 
 from __future__ import annotations
 
