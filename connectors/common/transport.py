@@ -11,14 +11,12 @@ import contextlib
 import errno
 import socket
 import ssl
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
 from silverfold.conf.errors import SourceUnavailable, UntrustedSource
 from silverfold.conf.files import check_files
 from silverfold.conf.text import check_host
-from silverfold.connectors.base import Feed, Problem
 
 MOST_UNREAD: Final = 1 << 20
 """Bytes that may arrive unread before reading from the socket pauses. One more chunk may already be on its way."""
@@ -130,14 +128,6 @@ def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path
 
     check_files([certificate, key])
     context.load_cert_chain(certificate, key or None, password=refuse)
-
-
-def address_problems(feed: Feed, parse: Callable[[str], object]) -> Iterator[Problem]:
-    """Yield a Problem if ``parse`` raises ValueError for the feed's address, with its message."""
-    try:
-        parse(feed.address)
-    except ValueError as error:
-        yield Problem("address", feed.address, str(error))
 
 
 class Connection(asyncio.Protocol):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from silverfold.conf.errors import SchemaError
-from silverfold.connectors.base import Connector, Decoder, Problem, SourceChange, TableKind
-from silverfold.connectors.common.transport import address_problems
+from silverfold.connectors.base import Connector, Decoder, Problem, SourceChange, TableKind, address_problems
 from silverfold.connectors.frames import Receiver
 from silverfold.connectors.sbe.address import FILE, parse_place
 from silverfold.connectors.sbe.decoder.checks import problems_of
