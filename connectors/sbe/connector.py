@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from silverfold.conf.errors import SchemaError
 from silverfold.connectors.base import Connector, Decoder, Problem, SourceChange, TableKind, address_problems
 from silverfold.connectors.frames import Receiver
-from silverfold.connectors.sbe.address import FILE, parse_place
+from silverfold.connectors.sbe.address import FILE, parse_source
 from silverfold.connectors.sbe.decoder.checks import problems_of
 from silverfold.connectors.sbe.decoder.layout import layout_of
 from silverfold.connectors.sbe.options import SbeFeed, SbeOptions, SbeTable
@@ -58,7 +58,7 @@ class SbeConnector(Connector[SbeOptions, SbeTable]):
 
     def problems(self, feed: SbeFeed) -> Iterator[Problem]:
         """Yield problems that the models cannot find: in the address, the schema, and the names in tables."""
-        yield from address_problems(feed, parse_place)
+        yield from address_problems(feed, parse_source)
         framing = feed.options.framing
         if framing.length is None and framing.unframed == "whole" and not feed.address.startswith(FILE):
             what = "how messages stand in a stream, such as sofh: whole is for a file that is one message"

@@ -26,9 +26,9 @@ def parse_address(text: str) -> Address:
     """Parse ``tengi://host:port``; without a port it is 8080. Raises ValueError with the expected form."""
     if not text.startswith(_SCHEME):
         raise ValueError("tengi://host:port, such as tengi://127.0.0.1:8080")
-    place = text.removeprefix(_SCHEME)
-    has_port = ":" in place.rpartition("]")[2]
-    return transport.parse_address(place if has_port else f"{place}:{PORT}")
+    rest = text.removeprefix(_SCHEME)
+    has_port = ":" in rest.rpartition("]")[2]
+    return transport.parse_address(rest if has_port else f"{rest}:{PORT}")
 
 
 def feed_transport(feed: TengiFeed) -> Transport:

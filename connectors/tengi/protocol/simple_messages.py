@@ -105,12 +105,12 @@ def _shape_end(octets: bytes | bytearray, at: int, steps: list[_Step]) -> int | 
 
 def _steps(octets: bytes | bytearray, at: int, end: int, values: list[_Value]) -> Iterator[_Step]:
     outermost = 2 if octets.startswith(_MESSAGE, at) else 1
-    for place, size, depth in values:
+    for start, size, depth in values:
         if not size and depth == outermost:
             continue
-        constant = bytes(octets[at:place])
+        constant = bytes(octets[at:start])
         yield _Step(constant, len(constant) + size, is_text=not size)
-        at = place + size if size else _text_end(octets, place)
+        at = start + size if size else _text_end(octets, start)
     yield _Step(bytes(octets[at:end]), end - at, is_text=False)
 
 

@@ -241,8 +241,8 @@ class TableFeed:
         for action in actions:
             match action:
                 case Land(packet, boundary, position):
-                    place = None if position is None else str(position)
-                    frames.append(Frame(packet.raw, kind, _BOUNDARIES[boundary], self._stream, place))
+                    at = None if position is None else str(position)
+                    frames.append(Frame(packet.raw, kind, _BOUNDARIES[boundary], self._stream, at))
                     self.landed, kind = position or self.landed, Kind.DATA
                 case Duplicate(packet):
                     self.duplicates += 1
@@ -266,8 +266,8 @@ class TableFeed:
 
 
 def _given_up(stream: str, heading: Heading | None) -> Frame:
-    place = None if heading is None else str(heading.position)
-    return mark("given up", stream=stream, source_position=place)
+    at = None if heading is None else str(heading.position)
+    return mark("given up", stream=stream, source_position=at)
 
 
 def resumed_position(positions: Mapping[str, str], stream: str) -> Position | None:

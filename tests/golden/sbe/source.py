@@ -25,7 +25,7 @@ class SbeSource(GoldenSource):
     def land(self, turns: Turns) -> list[Frame]:
         read = read_schema(self.feed.options.schema_)
         schema = read.load()
-        landing = Landing(schema, Session(schema, self.feed.options.framing), places=False, reported=set())
+        landing = Landing(schema, Session(schema, self.feed.options.framing), has_positions=False, reported=set())
         frames = landing.begin(read.text, None)
         for turn in turns:
             for chunk in turn:

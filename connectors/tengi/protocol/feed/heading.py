@@ -1,4 +1,4 @@
-"""Reads what a receiver needs before it lands a packet: its name, table and place. No row is decoded."""
+"""Reads what a receiver needs before it lands a packet: its name, table and position. No row is decoded."""
 
 from __future__ import annotations
 

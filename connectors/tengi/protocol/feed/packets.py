@@ -24,7 +24,7 @@ _EPOCH: Final = re.compile("[0-9]{20}", re.ASCII)
 
 
 class Position(NamedTuple):
-    """Place of an update in its source's order. Its text sorts alike."""
+    """Number of an update in its source's order. Its text sorts alike."""
 
     epoch: str
     """20 digits: when this numbering began."""

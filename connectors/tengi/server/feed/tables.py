@@ -217,16 +217,16 @@ class SourceTable:
         return Snapshot(self.name, Position(self.epoch, self.seq), self.version, id, 0, False, ())
 
     def _update_packet(self, changes: RowChanges, ts: int | None) -> Outgoing:
-        place = self.name, Position(self.epoch, self.seq + 1), self.version
+        head = self.name, Position(self.epoch, self.seq + 1), self.version
         removed = [Entry(self._key_values(key)) for key in changes.removed]
         modified = [_entry(row, self.columns, self._key_values(key)) for key, row in changes.modified]
         if len(changes) > 1:
             added = [_entry(row, self.columns) for row in changes.added]
-            return Outgoing.of(Update(*place, removed, modified, added, ts).to_packet())
+            return Outgoing.of(Update(*head, removed, modified, added, ts).to_packet())
         op = "DELETE" if removed else "UPDATE" if modified else "INSERT"
         added = [_entry(row, self.columns, self._key_values(self._key(row))) for row in changes.added]
         (entry,) = removed + modified + added
-        return Outgoing.of(Change(*place, op, entry, ts).to_packet())
+        return Outgoing.of(Change(*head, op, entry, ts).to_packet())
 
     def _key_values(self, key: Key) -> Mapping[str, Any]:
         values, _ = write_row(dict(zip(self.keys, key, strict=True)) if self.keys else {}, self.columns)

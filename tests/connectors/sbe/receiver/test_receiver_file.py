@@ -108,8 +108,8 @@ def test_a_file_is_read_on_from_where_silver_is_if_bronze_has_lost_it(tmp_path: 
     file.write_bytes(STREAM)
     first, later = Sink(), Sink()
     assert stopped_at_the_end(receiver(f"file:{file}"), first)
-    places = [frame.source_position for frame in first.frames if frame.source_position]
-    resume = Resume(2, {"Security": places[0]}, silver_positions={"Security": places[1]})
+    positions = [frame.source_position for frame in first.frames if frame.source_position]
+    resume = Resume(2, {"Security": positions[0]}, silver_positions={"Security": positions[1]})
     assert stopped_at_the_end(receiver(f"file:{file}"), later, resume)
     assert later.bodies == first.bodies[2:]
 
