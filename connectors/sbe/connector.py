@@ -12,9 +12,9 @@ from silverfold.connectors.sbe.decoder.checks import problems_of
 from silverfold.connectors.sbe.decoder.layout import layout_of
 from silverfold.connectors.sbe.options import SbeFeed, SbeOptions, SbeTable
 from silverfold.connectors.sbe.protocol.schemas import BUILTIN, feed_schema, read_schema, stream_of, template_of
-from silverfold.connectors.sbe.receiver.changed import source_change
+from silverfold.connectors.sbe.receiver.schema_change import source_change
 from silverfold.connectors.verification import ReferenceReader
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.sbe.schema.model import Schema
 
 

@@ -22,7 +22,7 @@ from silverfold.connectors.registry import CONNECTORS
 from silverfold.connectors.sbe.protocol.schemas import feed_schema
 from silverfold.connectors.sbe.server.market import Market
 from silverfold.connectors.wire.framing.cutter import frames_of
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.framed import cutter_for
 from silverfold.jobs.cli import main

@@ -31,7 +31,7 @@ from silverfold.connectors.common.bad_input import bad_input
 from silverfold.connectors.frames import Boundary, Frame, Kind, mark
 from silverfold.connectors.sbe.protocol.messages import BadBytes, MessageReceived, OtherEncodingReceived, SequenceGap
 from silverfold.connectors.sbe.protocol.session import Session
-from silverfold.connectors.sbe.receiver.changed import what_changed
+from silverfold.connectors.sbe.receiver.schema_change import what_changed
 from silverfold.connectors.wire.sbe.codec.deprecated import DeprecatedValues
 from silverfold.connectors.wire.sbe.codec.header import Header
 from silverfold.connectors.wire.sbe.schema.model import Body, Message, Schema

@@ -24,7 +24,7 @@ from silverfold.connectors.sbe.options import SbeFeed
 from silverfold.connectors.sbe.protocol.filepositions import furthest
 from silverfold.connectors.sbe.protocol.schemas import read_schema
 from silverfold.connectors.sbe.protocol.session import Session
-from silverfold.connectors.sbe.receiver.growing import GrowingFile
+from silverfold.connectors.sbe.receiver.growing_file import GrowingFile
 from silverfold.connectors.sbe.receiver.landing import Landing
 
 _LOOKS_PER_SCHEMA: Final = 5

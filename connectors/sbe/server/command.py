@@ -10,7 +10,7 @@ from silverfold.connectors.common.rate import Rate
 from silverfold.connectors.common.simulation import Host, Port, QuietAfter, announce, change_visibly
 from silverfold.connectors.common.stopping import stopped_by_signals
 from silverfold.connectors.sbe.server.server import MarketServer
-from silverfold.connectors.wire.framing.known import find_framing
+from silverfold.connectors.wire.framing.framings import find_framing
 
 
 def sbe(

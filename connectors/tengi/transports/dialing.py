@@ -13,10 +13,10 @@ from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable, WireE
 from silverfold.connectors.common.transport import Address, Connection, connect
 from silverfold.connectors.tengi.protocol.connection import ClientConnection
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
+from silverfold.connectors.tengi.transports.client_polling import ClientPollingLink
 from silverfold.connectors.tengi.transports.configuration import Configuration
 from silverfold.connectors.tengi.transports.exchanges import ask_for_upgrade
 from silverfold.connectors.tengi.transports.link import Link
-from silverfold.connectors.tengi.transports.polling import PollingLink
 from silverfold.connectors.tengi.transports.streams import StreamLink
 
 _T = TypeVar("_T")
@@ -65,7 +65,7 @@ async def open_link(
         max_answer=settings.max_answer,
     )
     if transport is Transport.HTTP:
-        polling = PollingLink(address, tls, protocol, settings, log=log)
+        polling = ClientPollingLink(address, tls, protocol, settings, log=log)
         await _in_time(polling.shake_hands(), address, settings.handshake_timeout + settings.connect_timeout)
         polling.start()
         return polling

@@ -32,8 +32,8 @@ from silverfold.connectors.tengi.protocol.values import Handshake, Identifier
 from silverfold.connectors.tengi.transports.configuration import Configuration
 from silverfold.connectors.tengi.transports.exchanges import fill, grant_upgrade, read_head
 from silverfold.connectors.tengi.transports.link import Link, cancel_and_wait
-from silverfold.connectors.tengi.transports.polled import PolledLink
 from silverfold.connectors.tengi.transports.requests import HttpReader, encode_answer, request_error
+from silverfold.connectors.tengi.transports.server_polling import ServerPollingLink
 from silverfold.connectors.tengi.transports.streams import StreamLink
 
 OnLink: TypeAlias = Callable[[Link], Awaitable[object]]
@@ -75,7 +75,7 @@ class Listening:
         self._sockets: set[_Socket] = set()
         self._pending: dict[_Socket, None] = {}
         self._links: set[Link] = set()
-        self._polled: dict[Identifier, PolledLink] = {}
+        self._polling: dict[Identifier, ServerPollingLink] = {}
 
     @property
     def link_count(self) -> int:
@@ -295,15 +295,15 @@ class Listening:
                 return None
         body = reader.take(size)
         if link is None:
-            await self._open_polled(socket, body)
+            await self._open_polling(socket, body)
             return None
         self._pending.pop(socket, None)
         return await link.serve(body, socket)
 
-    def _link_of(self, head: bytes) -> PolledLink | None:
-        return self._polled.get(Identifier(head[3:19])) if head[:1] != b"\0" and len(head) >= 19 else None
+    def _link_of(self, head: bytes) -> ServerPollingLink | None:
+        return self._polling.get(Identifier(head[3:19])) if head[:1] != b"\0" and len(head) >= 19 else None
 
-    async def _open_polled(self, socket: _Socket, body: bytes) -> None:
+    async def _open_polling(self, socket: _Socket, body: bytes) -> None:
         protocol = self._protocol(Transport.HTTP)
         protocol.receive(body)
         event = protocol.next_event()
@@ -311,12 +311,12 @@ class Listening:
             raise getattr(event, "error", RemoteProtocolError("no handshake", reason="no_handshake"))
         answer = self._answer_handshake(protocol, event)
         log = self._log.bind(client=socket.peer, transport=Transport.HTTP.value)
-        link = PolledLink(protocol, self._settings, peer_address=socket.peer, log=log, forget=self._forget)
+        link = ServerPollingLink(protocol, self._settings, peer_address=socket.peer, log=log, forget=self._forget)
         link.handshake = event.values
-        self._polled[link.connection_id] = link
+        self._polling[link.connection_id] = link
         self._spawn(self._run(link))
         await socket.send(encode_answer(HTTPStatus.OK, answer))
         await socket.finish(self._settings.close_timeout)
 
-    def _forget(self, link: PolledLink) -> None:
-        self._polled.pop(link.connection_id, None)
+    def _forget(self, link: ServerPollingLink) -> None:
+        self._polling.pop(link.connection_id, None)

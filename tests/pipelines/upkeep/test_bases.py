@@ -24,7 +24,7 @@ from silverfold.connectors.sbe.protocol.session import Session
 from silverfold.connectors.sbe.receiver.landing import Landing as SbeLanding
 from silverfold.connectors.sqlitecloud_webhooks.connector import CONNECTOR as WEBHOOKS
 from silverfold.connectors.sqlitecloud_webhooks.receiver.landing import Landing
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
 from silverfold.pipelines.holding.quarantine_log import Hold, hold
 from silverfold.pipelines.landing.batch import Batch

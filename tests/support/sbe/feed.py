@@ -18,7 +18,7 @@ from silverfold.connectors.sbe.options import SbeOptions, SbeTable
 from silverfold.connectors.sbe.protocol.schemas import read_schema
 from silverfold.connectors.sbe.protocol.session import Session
 from silverfold.connectors.sbe.receiver.landing import Landing
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.writer import BronzeWriter

@@ -13,7 +13,7 @@ from silverfold.connectors.sbe.protocol.messages import BadBytes, MessageReceive
 from silverfold.connectors.sbe.protocol.schemas import feed_schema
 from silverfold.connectors.sbe.protocol.session import Session
 from silverfold.connectors.sbe.server.market import Market
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
 from silverfold.connectors.wire.sbe.codec.encode import encode
 

@@ -9,9 +9,9 @@ import pytest
 
 from silverfold.connectors.sbe.protocol.schemas import feed_schema, read_schema
 from silverfold.connectors.sbe.protocol.session import Session
-from silverfold.connectors.sbe.receiver.changed import what_changed
 from silverfold.connectors.sbe.receiver.landing import Landing
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.sbe.receiver.schema_change import what_changed
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.schema.load import load_schema

@@ -17,9 +17,9 @@ import structlog
 from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
 from silverfold.connectors.frames import Kind, Resume
 from silverfold.connectors.sbe.connector import CONNECTOR
-from silverfold.connectors.sbe.receiver.growing import GrowingFile
+from silverfold.connectors.sbe.receiver.growing_file import GrowingFile
 from silverfold.connectors.sbe.receiver.receiver import SbeReceiver
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
 from silverfold.pipelines.landing.bronze import read_frames
 from silverfold.pipelines.landing.receiving import receive

@@ -28,7 +28,7 @@ _MAX_POSTS: Final = 16
 """Posts of one connection that wait at one time."""
 
 
-class PolledLink(Link):
+class ServerPollingLink(Link):
     """A server's connection over HTTP. It expires if no request comes for ``expire_after`` seconds.
 
     Args:
@@ -42,7 +42,7 @@ class PolledLink(Link):
         *,
         peer_address: str,
         log: FilteringBoundLogger,
-        forget: Callable[[PolledLink], object],
+        forget: Callable[[ServerPollingLink], object],
     ) -> None:
         super().__init__(protocol, settings, peer_address=peer_address, log=log)
         self._server, self._forget = protocol, forget

@@ -34,7 +34,7 @@ _SHORTEST_POLL: Final = 0.1
 """Seconds between polls at least, unless one brings a message: not every server waits for one."""
 
 
-class PollingLink(Link):
+class ClientPollingLink(Link):
     """A client's connection over HTTP.
 
     Args:
