@@ -115,6 +115,31 @@ async def connect(
     return protocol
 
 
+def client_context(ca: Path | str | None, *, verify: bool = True) -> ssl.SSLContext:
+    """Return the TLS context of a client.
+
+    Args:
+        ca: PEM file of the trusted authorities; None or empty for the system's.
+        verify: Check certificate and host name.
+
+    Raises:
+        OSError: The file cannot be used.
+    """
+    check_files([ca])
+    context = ssl.create_default_context(cafile=ca or None)
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def server_context(certificate: Path | str, key: Path | str | None) -> ssl.SSLContext:
+    """Return the TLS context of a server, with a certificate and its key. Raises as `load_certificate`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_certificate(context, certificate, key)
+    return context
+
+
 def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path | str | None) -> None:
     """Load a certificate and its key, which may be in the same file, into a context.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,8 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
 from silverfold.conf.errors import ConfigError
-from silverfold.conf.files import check_files
-from silverfold.connectors.common.transport import load_certificate
+from silverfold.connectors.common.transport import client_context, server_context
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
 from silverfold.connectors.tengi.protocol.limits import MAX_ANSWER, MAX_PACKET
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN, Marshaller, TypeRegistry
@@ -28,6 +28,20 @@ HandshakeHandler: TypeAlias = Callable[[Identifier, Handshake], Handshake | None
 def accept_all(_connection_id: Identifier, _request: Handshake) -> Handshake:
     """Answer every handshake with an empty one."""
     return Handshake()
+
+
+def demand(values: Mapping[str, str]) -> HandshakeHandler:
+    """Return a handler that refuses handshakes without these values. It compares them in constant time."""
+
+    def answer(_connection_id: Identifier, request: Handshake) -> Handshake | None:
+        given = {name: request.get_value(name) for name in values}
+        right = [
+            isinstance(found, str) and hmac.compare_digest(found.encode(errors="replace"), values[name].encode())
+            for name, found in given.items()
+        ]
+        return Handshake() if all(right) else None
+
+    return answer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,14 +83,9 @@ class Tls:
         if self.context is not None:
             return self.context
         try:
-            check_files([self.ca])
-            context = ssl.create_default_context(cafile=self.ca or None)
+            return client_context(self.ca, verify=self.verify)
         except OSError as error:
             raise _unusable("ca", self.ca, error) from error
-        if not self.verify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        return context
 
     def server_context(self) -> ssl.SSLContext:
         """Return the context of a server. Raises ConfigError: there is no certificate, or a file cannot be used."""
@@ -84,12 +93,10 @@ class Tls:
             return self.context
         if self.certificate is None:
             raise ConfigError(file=_FILE, key="certificate", found=None, allowed="a server's certificate, with TLS")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            load_certificate(context, self.certificate, self.key)
+            return server_context(self.certificate, self.key)
         except OSError as error:  # SSLError is an OSError
             raise _unusable("certificate", self.certificate, error) from error
-        return context
 
 
 def _unusable(key: str, path: Path | str | None, error: OSError) -> ConfigError:
