@@ -1,4 +1,4 @@
-"""How a feed's settings connect: its address, its transport, and the configuration of its links."""
+"""What a feed's settings connect to: its address and transport, and the configuration of its links."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def link_settings(feed: TengiFeed, environ: Mapping[str, str] = os.environ) -> C
     """Return the configuration of a feed's links, with secrets: do not log or store it.
 
     Raises:
-        ConfigError: A secret is missing, or a file of TLS cannot be used.
+        ConfigError: A secret is missing, or a file for TLS cannot be used.
     """
     options, address = feed.options, parse_address(feed.address)
     values = revealed(options.handshake, environ)

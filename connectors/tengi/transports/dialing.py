@@ -1,4 +1,4 @@
-"""Opens a client's link: connects, upgrades to WebSocket where that is the transport, and shakes hands."""
+"""Opens a client's link: connects, upgrades to WebSocket for that transport, and exchanges handshakes."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ async def open_first_link(host: str, settings: Configuration, log: FilteringBoun
     """Return a link over the first transport that connects, in the order of the settings.
 
     Raises:
-        SourceUnavailable: None does; the message has the reason of each.
+        SourceUnavailable: No transport connects; the message has the reason of each.
         UntrustedSource: The certificate is not trusted; no other transport is tried.
-        Exception: Those of `open_link`, of a single transport.
+        Exception: As `open_link`, if there is a single transport.
     """
     reasons = []
     for transport, port in settings.transports.items():
@@ -47,8 +47,8 @@ async def open_link(
     """Return an open link.
 
     Raises:
-        SourceUnavailable: Nobody listens, the server closed the connection without a handshake, it broke, or a timeout
-            expired.
+        SourceUnavailable: Nobody listens, the server closed the connection without a handshake, the connection broke,
+            or a timeout expired.
         UntrustedSource: The certificate is not trusted.
         RemoteProtocolError, WireError: The answer is no handshake.
         ConfigError: The authorities' file cannot be used.

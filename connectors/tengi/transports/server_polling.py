@@ -34,16 +34,16 @@ from silverfold.connectors.tengi.transports.link import Link, LinkEvent
 from silverfold.connectors.tengi.transports.requests import encode_answer
 
 _ENVELOPE: Final = 47
-"""Bytes of an answer without messages."""
+"""Bytes of an answer that has no messages."""
 _MAX_POSTS: Final = 16
-"""Posts of one connection that wait at one time."""
+"""Most posts of one connection that wait at a time."""
 
 
 class ServerPollingLink(Link):
     """A server's connection over HTTP. It expires if no request comes for ``expire_after`` seconds.
 
     Args:
-        forget: Called at the end: no request belongs to it any more.
+        forget: Called with the link at its end. No request may be handed to it any more.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ class ServerPollingLink(Link):
         return event
 
     async def serve(self, body: bytes, socket: Socket) -> HTTPStatus | None:
-        """Serve the body of a request; return the status to answer, or None if a poll was answered.
+        """Serve the body of a request. Return the status to answer with; None if it was a poll, which is answered.
 
         Raises:
-            RemoteProtocolError: It is not allowed. The connection has ended.
+            RemoteProtocolError: The packet is not allowed. The connection has ended.
         """
         self._received()
         self._server.receive(body)
@@ -146,7 +146,7 @@ class ServerPollingLink(Link):
             self._arrived.set()
 
     async def _answer(self, socket: Socket) -> None:
-        """Answer a poll: with what is queued now or comes in time. A later poll ends this one."""
+        """Answer a poll with the messages that are queued now or in time. A later poll ends this one."""
         if self._superseded is not None:
             self._superseded.set()
         superseded = self._superseded = asyncio.Event()
