@@ -9,7 +9,7 @@ the source itself. `connectors.registry` finds a `Connector` by name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -189,6 +189,14 @@ class Problem(NamedTuple):
     """Dotted path, from the top of the feed's file."""
     found: object
     allowed: str
+
+
+def address_problems(feed: Feed, parse: Callable[[str], object]) -> Iterator[Problem]:
+    """Yield a Problem if ``parse`` raises ValueError for the feed's address, with its message."""
+    try:
+        parse(feed.address)
+    except ValueError as error:
+        yield Problem("address", feed.address, str(error))
 
 
 class SourceChange(NamedTuple):

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from silverfold.conf.model import PathText, Seconds, SourceName, Strict, Table
 from silverfold.connectors.base import Feed
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.settings import Framing
 
 SENT = "_sent"

@@ -1,4 +1,4 @@
-"""The connector's own settings: a feed's ``options`` and what its ``tables`` may say (chapter 6 of the protocol)."""
+"""The connector's own settings: a feed's ``options``, and the settings of its ``tables``."""
 
 from __future__ import annotations
 
@@ -109,9 +109,9 @@ class TengiOptions(Strict):
 
 
 class TengiTable(Table):
-    """One silver table: a table that the source publishes, as chapter 9 of the protocol has it.
+    """One silver table: a table that the source publishes.
 
-    The source tells columns and keys. Columns that a setting declares take their place.
+    Its columns and keys are those of the source, unless ``columns`` and ``keys`` declare others.
 
     | type | of |
     |---|---|

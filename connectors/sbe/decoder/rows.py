@@ -98,8 +98,8 @@ def errors(
 
 
 def _read(frames: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return the columns by place, for a step: Spark does not pass on those whose names have a dot or a backtick."""
-    return frames.select(*(F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(columns)))
+    """Return the columns by number, for a step: Spark does not pass on those whose names have a dot or a backtick."""
+    return frames.select(*(F.col(quoted(name)).alias(f"c{number}") for number, name in enumerate(columns)))
 
 
 def _loaded(schema: Schema | Path) -> Schema:

@@ -1,4 +1,4 @@
-"""Conversion of tengi's values to the types of silver's columns (chapter 9.2). Nothing is rounded."""
+"""Conversion of tengi's values to the types of silver's columns (`options.TengiTable`). Nothing is rounded."""
 
 from __future__ import annotations
 

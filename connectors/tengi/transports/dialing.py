@@ -1,4 +1,4 @@
-"""Opens a client's link: connects, upgrades to WebSocket where that is the transport, and shakes hands."""
+"""Opens a client's link: connects, upgrades to WebSocket for that transport, and exchanges handshakes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable, WireE
 from silverfold.connectors.common.transport import Address, Connection, connect
 from silverfold.connectors.tengi.protocol.connection import ClientConnection
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
+from silverfold.connectors.tengi.transports.client_polling import ClientPollingLink
 from silverfold.connectors.tengi.transports.configuration import Configuration
 from silverfold.connectors.tengi.transports.exchanges import ask_for_upgrade
 from silverfold.connectors.tengi.transports.link import Link
-from silverfold.connectors.tengi.transports.polling import PollingLink
 from silverfold.connectors.tengi.transports.streams import StreamLink
 
 _T = TypeVar("_T")
@@ -26,9 +26,9 @@ async def open_first_link(host: str, settings: Configuration, log: FilteringBoun
     """Return a link over the first transport that connects, in the order of the settings.
 
     Raises:
-        SourceUnavailable: None does; the message has the reason of each.
+        SourceUnavailable: No transport connects; the message has the reason of each.
         UntrustedSource: The certificate is not trusted; no other transport is tried.
-        Exception: Those of `open_link`, of a single transport.
+        Exception: As `open_link`, if there is a single transport.
     """
     reasons = []
     for transport, port in settings.transports.items():
@@ -47,8 +47,8 @@ async def open_link(
     """Return an open link.
 
     Raises:
-        SourceUnavailable: Nobody listens, the server closed the connection without a handshake, it broke, or a timeout
-            expired.
+        SourceUnavailable: Nobody listens, the server closed the connection without a handshake, the connection broke,
+            or a timeout expired.
         UntrustedSource: The certificate is not trusted.
         RemoteProtocolError, WireError: The answer is no handshake.
         ConfigError: The authorities' file cannot be used.
@@ -65,7 +65,7 @@ async def open_link(
         max_answer=settings.max_answer,
     )
     if transport is Transport.HTTP:
-        polling = PollingLink(address, tls, protocol, settings, log=log)
+        polling = ClientPollingLink(address, tls, protocol, settings, log=log)
         await _in_time(polling.shake_hands(), address, settings.handshake_timeout + settings.connect_timeout)
         polling.start()
         return polling

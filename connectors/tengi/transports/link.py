@@ -37,7 +37,7 @@ class Link(ABC):
         self.handshake: Mapping[str, Any] = {}
         """Values of the peer's handshake."""
         self.last_received = asyncio.get_running_loop().time()
-        """Time, of the event loop's clock, when the last bytes of the peer came; an empty answer to a poll counts."""
+        """When the peer's last bytes came, by the event loop's clock. An empty answer to a poll counts."""
 
     @property
     def connection_id(self) -> Identifier:
@@ -47,14 +47,14 @@ class Link(ABC):
 
     @property
     def transport(self) -> Transport:
-        """What carries the packets."""
+        """The transport that carries the packets."""
         return self._protocol.transport
 
     @abstractmethod
     async def next_event(self) -> LinkEvent:
-        """Return the next message or bad frame, or at the end Closed. Cancelling loses nothing.
+        """Return the next message or bad frame, or Closed at the end. Cancelling loses nothing.
 
-        Nothing more is read from the peer than until the next event: who reads slowly slows the peer down.
+        It reads no further than the next event, so a slow reader slows the peer down.
 
         Raises:
             SourceUnavailable: The connection broke.
@@ -67,25 +67,25 @@ class Link(ABC):
 
         Raises:
             SourceUnavailable: The connection has ended.
-            OversizedMessage: The peer would not take it.
+            OversizedMessage: The peer would not accept its packet.
             WireError: The body cannot be written.
         """
         await self.send_encoded(encode_message(message, self._settings.types))
 
     async def send_encoded(self, message: bytes) -> None:
-        """Queue a message that ``encode_message`` made. Raises as `send`."""
+        """Queue an encoded message (``heads.encode_message``). Raises as `send`."""
         self._check_open()
         await self._outbox.put(self._outgoing(message))
 
     def offer_encoded(self, message: bytes) -> bool:
-        """Queue a message if there is room at once; return whether it was queued. Raises as `send`."""
+        """Queue an encoded message if there is room now; return whether it was queued. Raises as `send`."""
         self._check_open()
         return self._outbox.offer(self._outgoing(message))
 
     def check_alive(self, silence: float) -> None:
-        """Raise SourceUnavailable if nothing came for so many seconds, or nothing of what is queued was taken.
+        """Raise SourceUnavailable if for so many seconds the peer sent nothing, or took nothing of what is queued.
 
-        Who answers polls need not take posts.
+        The two are apart: a peer may answer polls and take no posts.
         """
         now, untaken_since = asyncio.get_running_loop().time(), self._outbox.untaken_since
         if now >= self.last_received + silence:
@@ -103,7 +103,7 @@ class Link(ABC):
 
     @abstractmethod
     def _outgoing(self, message: bytes) -> bytes:
-        """Return a message as it is queued. Raises as `send`."""
+        """Return the bytes to queue for a message. Raises as `send`."""
 
     def _check_open(self) -> None:
         if self._outbox.is_closed:

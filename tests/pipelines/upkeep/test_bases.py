@@ -24,7 +24,7 @@ from silverfold.connectors.sbe.protocol.session import Session
 from silverfold.connectors.sbe.receiver.landing import Landing as SbeLanding
 from silverfold.connectors.sqlitecloud_webhooks.connector import CONNECTOR as WEBHOOKS
 from silverfold.connectors.sqlitecloud_webhooks.receiver.landing import Landing
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
 from silverfold.pipelines.holding.quarantine_log import Hold, hold
 from silverfold.pipelines.landing.batch import Batch
@@ -316,7 +316,7 @@ def sbe_frames(*bodies: bytes, schema_is_new: bool) -> list[Frame]:
     """Return the frames of an epoch in which messages come; the schema lands when it is new, and never again."""
     read, framing = read_schema("builtin"), FRAMINGS["sofh"]
     schema = read.load()
-    landing = SbeLanding(schema, Session(schema, framing), places=False, reported=set())
+    landing = SbeLanding(schema, Session(schema, framing), has_positions=False, reported=set())
     octets = FrameWriter(framing, byte_order=schema.byte_order).write(bodies)
     begun = landing.begin(read.text, None if schema_is_new else read.text)
     return [*begun, *landing.receive(octets), *landing.receive_eof()]
