@@ -3,7 +3,7 @@
 ==================  =================================================================================
 new column          is added; existing rows have NULL
 new nested fields   are added in place, in a struct or the structs of an array, if the other fields are unchanged
-wider type          the table is rewritten with it, in one commit, without clustering; every reader can still read it
+wider type          the table is rewritten with it, in one commit, which ends its clustering; every reader can read it
 narrower type       the column retains its wider type
 anything else       stops the table: a column is missing, or has a type that would lose values
 ==================  =================================================================================
@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from silverfold.conf.errors import ApplyError, SchemaDrift
-from silverfold.conf.names import TAKEN, caseless
+from silverfold.conf.names import CHANGE_FEED, TAKEN, caseless
 from silverfold.transforms.merge import allow_columns, overwrite
 from silverfold.transforms.sql import path_table, quoted, type_text
 
@@ -66,7 +66,7 @@ def check_names(row: T.StructType, *, reserved: Collection[str], keys: Collectio
     """
     taken = sorted({caseless(name) for name in row.names} & {*map(caseless, reserved), *TAKEN})
     if taken:
-        owner = "Delta's" if taken[0] in TAKEN else "ours"
+        owner = "Delta's" if taken[0] in TAKEN | CHANGE_FEED else "ours"
         raise SchemaDrift(f"the source has a column {taken[0]}, which is a name of {owner}", table=table)
     unreadable = [name for name in row.names if "\0" in name]
     if unreadable:  # Arrow's C data interface ends names there: delta-rs could not open the table any more

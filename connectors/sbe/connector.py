@@ -56,6 +56,12 @@ class SbeConnector(Connector[SbeOptions, SbeTable]):
         }
         return {**settings.row_settings, **names}
 
+    def column_comments(self, feed: SbeFeed, table: str) -> Mapping[str, str]:
+        """Return the schema's descriptions of fields, groups and data. Raises SchemaError, as `row_settings`."""
+        settings, schema = feed.tables[table], _schema(feed)
+        columns = layout_of(schema, template_of(schema, table, settings.source), settings).columns
+        return {column.name: column.comment for column in columns if column.comment}
+
     def problems(self, feed: SbeFeed) -> Iterator[Problem]:
         """Yield problems that the models cannot find: in the address, the schema, and the names in tables."""
         yield from address_problems(feed, parse_source)

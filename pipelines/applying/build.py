@@ -40,6 +40,7 @@ from silverfold.conf.names import caseless
 from silverfold.connectors.base import Connector, Cut, Feed
 from silverfold.pipelines.applying.apply_cut import apply_cut
 from silverfold.pipelines.applying.cut_job import CutJob, read_job, statistics_of
+from silverfold.pipelines.applying.registration import Registration
 from silverfold.pipelines.applying.settle import settle
 from silverfold.pipelines.applying.silver import SilverTable
 from silverfold.pipelines.holding.quarantine import Quarantine
@@ -93,6 +94,7 @@ class _TableState:
     quarantine: Quarantine
     committed: datetime | None
     """When its last cut was committed; None without one."""
+    registration: Registration
     overtaken: int = 0
     """Number of steps in a row that other processes have overtaken."""
     skipped: bool = False
@@ -151,7 +153,10 @@ class FeedBuild:
         restore(places, feed.name, list(tables))
         committed = {name: cut.committed_at for name, cut in last_cuts(places, feed.name).items()}
         now = datetime.fromtimestamp(clock(), UTC)
-        states = {name: _TableState(_open_quarantine(plan, name, now), committed.get(name)) for name in tables}
+        states = {
+            name: _TableState(_open_quarantine(plan, name, now), committed.get(name), Registration(table))
+            for name, table in tables.items()
+        }
         return cls(settings, plan, tables, states, clock)
 
     def close(self) -> None:
@@ -181,10 +186,12 @@ class FeedBuild:
             self._apply_decisions(table)
             began, plan = self.clock(), self._plan.cut(table)
             if plan.cut is None:
+                self._states[table].registration.at_rest()
                 return Step(table, plan, error=self._holding_fault(table, plan))
             with raising_if_ended():
                 job = self._read(table, plan.cut)
                 row = self._record(job, apply_cut(job), began)
+            self._states[table].registration.after_cut()
             return Step(table, plan, row, self._plan.bisections[table].fault, moved=True)
         except SilverfoldError as error:
             return self._step_after(error, table, plan, job)

@@ -132,6 +132,11 @@ class DecodedCut(CutJob):
         return then is not None and "keys" in differing(then, self.settings)
 
     @property
+    def overwrites(self) -> bool:
+        """Whether columns or keys change in a way that takes an overwrite of the table."""
+        return self.renames or (self.drift is not None and bool(self.drift.widened))
+
+    @property
     def tombstones(self) -> DataFrame | None:
         """The tombstones before the cut; None without any. Lazy."""
         opened = self.opened.tombstones.counts

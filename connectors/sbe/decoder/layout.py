@@ -35,6 +35,7 @@ class Source:
             absent if NULL.
         type: Type of the column.
         values: For an enum field, the names of values by their encoded form; empty for others.
+        comment: What the schema says of the element; empty for nothing.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Source:
     ends: tuple[tuple[int, int], ...]
     type: pa.DataType
     values: Mapping[int, str] = field(default_factory=dict)
+    comment: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,12 +121,24 @@ def _bodies(schema: Schema, message: Message, path: Sequence[str]) -> list[Body]
 
 def _sources(body: Body, level: int, kind: Any) -> list[Source]:
     fields = [
-        Source(f.name, level, f.name, f.since_version, field_ends(f), kind.field(f.name).type, _values(f.encoding))
+        Source(
+            name=f.name,
+            level=level,
+            element=f.name,
+            since=f.since_version,
+            ends=field_ends(f),
+            type=kind.field(f.name).type,
+            values=_values(f.encoding),
+            comment=f.description or "",
+        )
         for f in body.fields
     ]
-    others = [(group.name, group.since_version) for group in body.groups]
-    others += ((data.name, data.since_version) for data in body.data)
-    return fields + [Source(name, level, name, since, (), kind.field(name).type) for name, since in others]
+    others = [(each.name, each.since_version, each.description) for each in body.groups]
+    others += ((each.name, each.since_version, each.description) for each in body.data)
+    return fields + [
+        Source(name, level, name, since, (), kind.field(name).type, {}, comment or "")
+        for name, since, comment in others
+    ]
 
 
 def _values(encoding: Encoding) -> Mapping[int, str]:
