@@ -17,9 +17,8 @@ from pyspark.sql import SparkSession
 
 import silverfold
 from silverfold.conf.errors import ConfigError, QueryFailed, SilverfoldError, StoreUnavailable
-from silverfold.pipelines.places import Places
 from silverfold.pipelines.project import Following
-from tests.support.deephaven.landed_history import LandedHistory
+from tests.support.project_folder import bronze_of, quotes, write_project
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -27,21 +26,17 @@ README = Path(__file__).parents[2] / "README.md"
 @pytest.fixture
 def project_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with the settings of a feed in ``my``; nothing has landed."""
-    (tmp_path / "my" / "feeds").mkdir(parents=True)
-    (tmp_path / "my/feeds/market.toml").write_text(
-        'connector = "deephaven"\naddress = "unused:1"\n[tables.quotes]\nsource = "Quotes"\n'
-    )
+    write_project(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def land(folder: Path) -> None:
     """Land a snapshot of two rows, then an update of one, up to position 9."""
-    history = LandedHistory({"quotes": {"Sym": "String", "Bid": "Long"}})
-    history.connect()
+    history = quotes()
     history.snapshot("quotes", {1: {"Sym": "AAPL", "Bid": 10}, 2: {"Sym": "IBM", "Bid": 20}})
     history.update("quotes", modified={1: {"Bid": 11}})
-    history.land(Places(str(folder / "warehouse")).bronze("market"), "market")
+    history.land(bronze_of(folder / "warehouse"), "market")
 
 
 def test_every_public_name_is_there_and_documented():
@@ -135,9 +130,9 @@ def test_the_readmes_notebook_runs_as_printed_and_leaves_the_session_as_it_was(
     assert SparkSession.getActiveSession() is caller
     assert (caller.conf.getAll, caller.catalog.listTables()) == (before, [])
     assert logging.getLogger().handlers == handlers
-    quotes = found["quotes"]
-    assert quotes.sparkSession is caller
-    assert sorted((row["Sym"], row["Bid"]) for row in quotes.collect()) == [("AAPL", 11), ("IBM", 20)]
+    rows = found["quotes"]
+    assert rows.sparkSession is caller
+    assert sorted((row["Sym"], row["Bid"]) for row in rows.collect()) == [("AAPL", 11), ("IBM", 20)]
 
 
 def test_a_table_is_read_as_of_now_a_position_or_a_time(caller: SparkSession, project_folder: Path):
