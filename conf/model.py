@@ -110,8 +110,10 @@ class Expectation(Strict):
 
 
 UNEXPLAINED: Final = "unexplained"
-LATE_PARTIAL: Final = "late_partial"
 """Reason in the side table for an update that waits for its row."""
+
+LATE_PARTIAL: Final = "late_partial"
+"""Reason in the side table for a key whose row may lack what late partial updates changed."""
 
 
 def expanded(pattern: str, allowed: str) -> AfterValidator:
