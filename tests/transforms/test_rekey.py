@@ -81,7 +81,7 @@ DOUBLED: Mapping[str, Sequence[Line]] = {
 
 
 @pytest.fixture(scope="module")
-def quotes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+def quotes_built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The table that each test has a copy of: Spark takes a second to make it."""
     quotes = str(tmp_path_factory.mktemp("quotes"))
     spark.sql(f"CREATE TABLE {path_table(quotes)} ({TABLE}) USING DELTA")
@@ -91,8 +91,8 @@ def quotes(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str
 
 
 @pytest.fixture
-def table(quotes: str, tmp_path: Path) -> str:
-    return path_table(shutil.copytree(quotes, str(tmp_path / "quotes")))
+def table(quotes_built: str, tmp_path: Path) -> str:
+    return path_table(shutil.copytree(quotes_built, str(tmp_path / "quotes")))
 
 
 def own(case: int, line: Line, *, key: int, sym: int) -> Line:
