@@ -42,8 +42,8 @@ hypothesis.settings.register_profile("nightly", max_examples=3_000, deadline=Non
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-_SHARED_FIXTURES = frozenset({"story", "every_type", "one_cut", "market_built"})
-"""Fixtures that take a build or more."""
+_SHARED_FIXTURES = frozenset({"story", "every_type", "one_cut", "golden", "prices", "market_built", "quotes_built"})
+"""Fixtures of a module that take a build, or make a table: on several workers they would be made several times."""
 
 
 _REMOTE = "SILVERFOLD_TESTS_REMOTE"
