@@ -17,7 +17,7 @@ from silverfold.connectors.verification import ReferenceReader, SourceReplay
 
 
 class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
-    """Lands a stream's records by a subscription, which remembers what was acknowledged: nothing is lost in between.
+    """Lands a stream's records through a subscription, which remembers what was acknowledged between connections.
 
     Records may come again, and late. Their ids give the order of their changes. No record describes a complete table.
     """
@@ -40,10 +40,10 @@ class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
         return "options.subscription", [f"{feed.options.subscription} at {each}" for each in nodes]
 
     def resume_position(self, landed: Sequence[str]) -> str:
-        """Return the newest batch of each shard: the last frame may be one that came again."""
-        from silverfold.connectors.hstreamdb.receiver.epoch import newest_batches
+        """Return the newest batch of each shard, and which are missing below it: the last frame may have come again."""
+        from silverfold.connectors.hstreamdb.receiver.epoch import landed_batches, resume_text
 
-        return ",".join(f"{shard_id}-{batch_id}" for shard_id, batch_id in newest_batches(landed).items())
+        return resume_text(landed_batches(landed))
 
     def problems(self, feed: HStreamFeed) -> Iterator[Problem]:
         """Yield problems beyond model validation: the address, and tables of another stream."""

@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 
 from silverfold.conf.errors import ConfigError
 from silverfold.connectors.hstreamdb.client.cluster import Cluster
-from silverfold.connectors.hstreamdb.client.readers import Offset, shard_offset, tail
+from silverfold.connectors.hstreamdb.client.readers import Offset, log_end, shard_offset, tail
 from silverfold.connectors.hstreamdb.client.shards import list_shards
 from silverfold.connectors.hstreamdb.protocol.description import ClusterDescription
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset, StreamOffset, TimestampOffset
@@ -134,8 +134,12 @@ class Administration:
         return await list_shards(self.cluster, stream)
 
     async def tail(self, stream: str, shard_id: int) -> RecordId | None:
-        """Return the last batch of a shard, with the index 0; None if it never had one."""
+        """Return the last batch of a shard, with the index 0; None if its log's epoch has none yet."""
         return await tail(self.cluster, stream, shard_id)
+
+    async def log_end(self, stream: str, shard_id: int) -> RecordId:
+        """Do as `tail`; if the log's epoch has no batch yet, return the batch with the number 0."""
+        return await log_end(self.cluster, stream, shard_id)
 
     async def trim_stream(self, stream: str, until: SpecialOffset | TimestampOffset) -> None:
         """Remove the records of all shards up to and including an offset."""

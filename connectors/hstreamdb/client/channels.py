@@ -41,7 +41,7 @@ MAX_TRIES: Final = 8
 FIRST_WAIT: Final = 0.1
 LONGEST_WAIT: Final = 30.0
 _TOKEN_START: Final = 8
-"""Characters that show a token, also one that was cut off; what may belong to it behind them is hidden too."""
+"""First characters by which a token is recognised, even one that was cut off. What may belong to it is hidden too."""
 _SHORTEST_PASSWORD: Final = 4
 """Hiding a shorter one everywhere would show it by what is missing."""
 _ALPHABETS: Final = {"+": "+-", "-": "+-", "/": "/_", "_": "/_"}
@@ -61,7 +61,7 @@ _OPTIONS: Final = [
 
 
 def waits(rng: Random) -> Backoff:
-    """Return the waits between tries of a call: growing, and spread so that clients do not come all at once."""
+    """Return the waits between tries of a call. They grow, and are spread so that clients do not all return at once."""
     return Backoff(FIRST_WAIT, LONGEST_WAIT, rng)
 
 
@@ -125,7 +125,7 @@ class Channels:
         self._closed = False
 
     def status_of(self, error: aio.AioRpcError, method: Method[Any, Any]) -> Status:
-        """Return how a call of a method ended. Its text, which others see, has no secret."""
+        """Return how a call ended. Secrets are hidden in its text, which is logged and shown."""
         text = error.details() or ""
         hidden = self._secrets.sub("***", text) if self._secrets else text
         return Status(error.code().name, hidden, method.name)
@@ -187,7 +187,7 @@ class Channels:
 
     @contextmanager
     def _unless_closed(self) -> Iterator[None]:
-        """Raise LocalProtocolError if the client is closed meanwhile: gRPC then cancels whoever awaits a call."""
+        """Raise LocalProtocolError if the client is closed meanwhile: gRPC then cancels the tasks that await calls."""
         try:
             yield
         except asyncio.CancelledError:

@@ -10,7 +10,7 @@
             print(received.key, received.record)
             await received.ack()
 
-Calls ask the nodes they know one after the other, and learn about others from those that answer. Each call may raise
+Calls ask the known nodes one after the other, and learn of other nodes from their answers. Each call may raise
 SourceUnavailable, SourceRefused or RemoteProtocolError. After `Client.close` all raise LocalProtocolError.
 """
 
@@ -77,7 +77,7 @@ class Client(Administration):
         super().__init__(Cluster(settings, self._channels))
         self._producers: dict[str, Producer] = {}
         self._open = WeakSet[Producer | Fetch]()
-        """What `close` is to close. Who still sends or reads is referenced by its own tasks."""
+        """Producers and fetches that `close` closes. Those in use are kept alive by their own tasks."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -131,10 +131,10 @@ class Client(Administration):
     ) -> Fetch:
         """Look up the node of a subscription, and open a call there under a new consumer name.
 
-        The server does not answer the opening. That it is accepted shows by a frame, or by the call not ending.
+        The server does not answer the opening: a frame, or that the call does not end, shows that it was accepted.
 
         Args:
-            consumer_prefix: Of the consumer's name.
+            consumer_prefix: Beginning of the consumer's name.
             acks: Ids that an earlier call did not send.
             ack_delay: Seconds to wait for more ids before a small request.
             max_buffered_bytes: Frames that arrive beyond it are dropped, and come again after the time-out.
@@ -163,7 +163,7 @@ class Client(Administration):
         """Yield the records of a subscription for ever. Closing the generator sends all acknowledgements and leaves.
 
         Args:
-            patience: Seconds without a node that serves, after which to give up; None for never.
+            patience: Seconds without service before it gives up; None for never.
             limit: Most bytes of a batch, decompressed.
             max_buffered_bytes: Frames that arrive beyond it are dropped, and come again after the time-out.
             rng: Spreads the waits before calls are opened again.

@@ -29,7 +29,7 @@ from silverfold.connectors.hstreamdb.protocol.status import Action, Status
 
 _REFRESH_SECONDS: Final = 30.0
 _OWNER_TRIES: Final = 3
-"""Lookups for one call: nodes that have just died, or gave a subscription away, are named for a moment more."""
+"""Lookups for one call. For a moment they still name a node that died, or gave the subscription away."""
 
 
 class Cluster:
@@ -95,17 +95,17 @@ class Cluster:
             self.forget()
 
     async def subscription_owner(self, subscription_id: str) -> str:
-        """Return the address of the node that serves a subscription. Never keep it. Raises as `call`."""
+        """Return the address of the node that serves a subscription now; never cache it. Raises as `call`."""
         request = LookupSubscriptionRequest(subscription_id=subscription_id)
         return self._target((await self.call(LOOKUP_SUBSCRIPTION, request)).server_node)
 
     async def shard_owner(self, shard_id: int) -> str | Status:
-        """Return the address of the node to append at, or how the lookup ended. Keep it until an error."""
+        """Return the address of the node to append at, or how the lookup ended. It may be cached until an error."""
         found = await self.attempt(LOOKUP_SHARD, LookupShardRequest(shard_id=shard_id))
         return found if isinstance(found, Status) else self._target(found.server_node)
 
     def forget(self) -> None:
-        """Describe the cluster anew before the next call: a node does not answer."""
+        """Mark the description as out of date, since a node does not answer: the next call asks for a new one."""
         self._described_at = None
 
     def error(self, status: Status, what: str, target: str | None = None) -> SilverfoldError:

@@ -7,8 +7,8 @@
             ...                             # store frame.body
             fetch.ack(frame.ids)            # only then
 
-The call ends with an error: look the subscription up and open another one, under a new name. Ids that were not sent yet
-go to it by its `AckQueue`: they count if the node still has the subscription's books, and are ignored otherwise.
+A call ends with an error. Then another one is opened after a new lookup, under a new consumer name. It sends the ids
+left in the `AckQueue`: they count if the node still has its state of the subscription, and are ignored otherwise.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class FetchedFrame:
     """A frame as received: the bytes of a `StreamingFetchResponse`.
 
     Args:
-        ids: Of its records; empty if they cannot be read.
+        ids: Ids of its records; empty if they cannot be read.
         error: Why the ids cannot be read. The frame cannot be acknowledged, and comes again.
         published_ms: Time of the batch's append, in milliseconds since 1970; 0 if unknown.
     """
@@ -137,7 +137,7 @@ class Fetch:
         self.status: Status | None = None
         """How the call ended; None while it is open."""
         self.dropped_frames = 0
-        """Frames that were not buffered: those beyond the bound, and copies of buffered records."""
+        """Number of frames that were not buffered: beyond the bound, or copies of buffered ones."""
         self._cluster, self._subscription_id, self._ack_delay = cluster, subscription_id, ack_delay
         self._frames: deque[FetchedFrame] = deque()
         self._buffered: set[RecordId] = set()
@@ -165,7 +165,7 @@ class Fetch:
 
         Raises:
             SourceUnavailable: The call ended; open another one. Also if the server ended it without an error.
-            SourceRefused: It ended for a reason that stays, such as no such subscription.
+            SourceRefused: It ended for good, for instance because there is no such subscription.
             LocalProtocolError: It was closed.
         """
         while not self._frames:
@@ -219,7 +219,7 @@ class Fetch:
                 self.acks.remove(ids)
 
     async def _flush(self) -> None:
-        """Wait until the opening and all acknowledgements were sent. gRPC hangs on calls half-closed before."""
+        """Wait until the opening and all acknowledgements were sent: gRPC hangs on calls half-closed earlier."""
         await self._opened.wait()
         await self.acks.emptied()
 

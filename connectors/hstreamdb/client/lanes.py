@@ -12,12 +12,12 @@ from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 
 ENTRY_COST: Final = 512
-"""Bytes of memory for a record beside its own: future, entry and places in lists."""
+"""Memory per record besides its own bytes: its future, its entry and its slots in lists."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """An encoded record that was taken; ``future`` gets its id. ``is_submitted`` if `flush` is to raise its error."""
+    """An encoded record, not answered yet. ``future`` gets its id; if ``is_submitted``, `flush` raises its error."""
 
     encoded: bytes
     key: str
@@ -31,12 +31,12 @@ class Entry:
         return len(self.encoded) + ENTRY_COST
 
     def resolve(self, record_id: RecordId) -> None:
-        """Give the id to whoever waits for it."""
+        """Set the id as the future's result."""
         if not self.future.done():  # who waits may have been cancelled
             self.future.set_result(record_id)
 
     def fail(self, error: SilverfoldError) -> None:
-        """Give an error to whoever waits. Nobody has to: asyncio does not log it."""
+        """Set the future's error. asyncio does not log it if nobody awaits the future."""
         if not self.future.done():
             self.future.set_exception(error)
             self.future.exception()
@@ -67,7 +67,7 @@ class Lane:
     _due: asyncio.Event = field(default_factory=asyncio.Event)
 
     def put(self, entry: Entry) -> bool:
-        """Take a record; return whether it is time to let others run: once for each batch, as far as records go."""
+        """Take a record. Return whether the caller should let other tasks run: once in ``max_records``."""
         self.pending.append(entry)
         self._pending_bytes += len(entry.encoded)
         self._taken += 1
@@ -76,14 +76,14 @@ class Lane:
         return self._taken % self.limits.max_records == 0
 
     def flush(self) -> asyncio.Future[None]:
-        """Return a future for the time when all records taken so far are answered. They are sent without delay."""
+        """Return a future that is done once all records taken so far are answered. They are sent without delay."""
         flushed = asyncio.get_running_loop().create_future()
         self._flushes.append((self._taken, flushed))
         self._due.set()
         return flushed
 
     async def next_batch(self) -> list[Entry]:
-        """Return the next batch once it is complete, or must wait no longer. There must be a record."""
+        """Return the next batch once it is full, or old enough, or a flush waits. There must be a pending record."""
         if not self._is_full() and not self._flushes:
             self._due.clear()
             with suppress(TimeoutError):
@@ -100,7 +100,7 @@ class Lane:
         return batch
 
     def settle(self, count: int) -> None:
-        """Record that so many records, the oldest, were answered or failed."""
+        """Note that the oldest ``count`` records were answered or failed."""
         self.sending = []
         self._answered += count
         while self._flushes and self._flushes[0][0] <= self._answered:

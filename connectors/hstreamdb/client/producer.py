@@ -9,7 +9,7 @@
 
 A batch is appended once the one before it, of the same shard (or key), was answered. So order is kept through retries.
 An append whose answer is lost is sent again: its records may then be in the stream twice. If the stream was deleted and
-made anew, records without an answer go to its new shards, which have nothing of the old ones.
+made anew, records without an answer go to its new shards, which are empty.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ class Producer:
             slow key delays no other.
         max_records: Most records in a batch.
         max_bytes: Most bytes in a batch, before compression.
-        max_age: Seconds that a record waits for others. With 0 only those are batched that wait for an answer.
+        max_age: Longest wait of a record for others, in seconds. With 0, only records behind an append share the next.
         max_outstanding_bytes: Most bytes taken and not answered; `submit` and `append` wait for room.
-        max_tries: Most tries of a record while no node can be reached, whichever shards the stream has meanwhile.
+        max_tries: Most tries of a record while no node can be reached, even if the stream's shards change meanwhile.
         stop_on_error: If an append fails, also fail all records of its shard (or key) taken until then.
-        lookup: Look the shard's node up before ``always`` every append, or again after an ``error``.
+        lookup: When the shard's node is looked up: ``always``, before every append, or after an ``error``.
         rng: Spreads the waits between tries.
 
     Raises:
@@ -119,7 +119,7 @@ class Producer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._outstanding = 0
         self._generation = 0
-        """Of the shards that lanes are for."""
+        """`ShardMap.generation` of the shards that the lanes are for."""
         self._turn, self._room = asyncio.Lock(), asyncio.Event()
         self._closed = False
         self._first_error: SilverfoldError | None = None
@@ -166,7 +166,7 @@ class Producer:
 
         Raises:
             InvalidValue, LocalProtocolError: As for `append`.
-            SourceUnavailable, SourceRefused: The stream's shards are not known yet, and no node tells them.
+            SourceUnavailable, SourceRefused: The stream's shards are not known yet, and cannot be listed.
         """
         return await self._take(record, key or "", is_submitted=True)
 
@@ -229,7 +229,7 @@ class Producer:
             await asyncio.wait(flushed)
 
     async def _shard_of(self, key: str) -> int:
-        """Return the shard of a key, as often tried as an append where no node answers."""
+        """Return the shard of a key. While no node answers, try as often as an append."""
         backoff, tries = None, 0
         while True:
             try:
@@ -313,7 +313,7 @@ class Producer:
         return ()
 
     async def _by_shard(self, entries: Sequence[Entry], tries: int) -> Sequence[_Part]:
-        """Return entries by the shards that have their keys now, those of one key in their order."""
+        """Group entries by the shards that have their keys now; the order within a key stays."""
         found: dict[int, list[Entry]] = {}
         for each in entries:
             found.setdefault(await self._shards.shard_of(each.key), []).append(each)
@@ -325,7 +325,7 @@ class Producer:
         return await asyncio.to_thread(encode_batch, entries, self._compression)  # pyarrow's codecs release the lock
 
     async def _append(self, request: AppendRequest, tries: int) -> Sequence[RecordId] | int:
-        """Append a batch, with retries; return its ids, or all tries so far if the stream's shards are others now."""
+        """Append a batch, with retries. Return its ids; or the number of tries, if its shard is gone meanwhile."""
         if (size := request.records.ByteSize()) > MAX_STORED_BYTES:
             detail = f"a record of {size:,} bytes; a server stores at most {MAX_STORED_BYTES:,}"
             raise InvalidValue(detail, reason="oversized")

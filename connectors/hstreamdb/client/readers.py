@@ -34,10 +34,15 @@ def shard_offset(offset: Offset) -> ShardOffset:
     return ShardOffset(timestamp_offset=offset)
 
 
-async def tail(cluster: Cluster, stream: str, shard_id: int) -> RecordId | None:
-    """Return the last batch of a shard, with the index 0; None if it never had one."""
+async def log_end(cluster: Cluster, stream: str, shard_id: int) -> RecordId:
+    """Return the last batch of a shard, with the index 0; if its log's epoch has none yet, the batch number is 0."""
     request = GetTailRecordIdRequest(stream_name=stream, shard_id=shard_id)
-    found = RecordId.of((await cluster.call(GET_TAIL_RECORD_ID, request)).tail_record_id)
+    return RecordId.of((await cluster.call(GET_TAIL_RECORD_ID, request)).tail_record_id)
+
+
+async def tail(cluster: Cluster, stream: str, shard_id: int) -> RecordId | None:
+    """Return the last batch of a shard, with the index 0; None if its log's epoch has none yet."""
+    found = await log_end(cluster, stream, shard_id)
     return found if batch_number(found.batch_id) else None
 
 
@@ -49,8 +54,8 @@ async def read_shard(
     The server skips what was trimmed or lost. A read that breaks goes on after the last batch.
 
     Args:
-        start, until: Both inclusive; of a record its whole batch. ``LATEST`` as the start is after the last record now,
-            as the end it is that record. None never ends.
+        start, until: Both inclusive; a record's id means its whole batch. ``LATEST`` is behind the last record there is
+            now as the start, and that record as the end. Without an end, the read goes on for ever.
         max_batches: Most batches to read; 0 for all.
 
     Raises:

@@ -7,7 +7,7 @@
         await received.ack()
 
 Delivery is at least once. What is not acknowledged within the subscription's time-out comes again, after newer records.
-So do acknowledgements that were under way when a call ended: those not sent yet go out on the next one.
+So do records whose acknowledgement was in flight when a call ended. Those not sent yet go out on the next call.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ ACK_DELAY: Final = 0.05
 """Seconds to gather acknowledgements for one request: servers do better with few large ones."""
 PATIENCE: Final = 60.0
 MAX_FAILURES: Final = 5
-"""Ends in a row for unforeseen reasons, or by cancellation, that are no longer retried."""
+"""Calls in a row that end for unknown reasons, or are cancelled, after which the error is raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,13 +112,13 @@ class Reopening:
         self.reset()
 
     def reset(self) -> None:
-        """Record that a call serves."""
+        """Note that a call delivers."""
         self._failing_since: float | None = None
         self._failures = 0
         self._backoff.reset()
 
     async def wait(self, error: SilverfoldError, status: Status | None) -> None:
-        """Wait before the next opening. Raises the error, or a clearer one, if there is to be none."""
+        """Wait before the next opening. Raises the error, or a clearer one, if no call is to be opened any more."""
         now = asyncio.get_running_loop().time()
         if self._failing_since is None:
             self._failing_since = now

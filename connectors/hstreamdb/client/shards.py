@@ -38,7 +38,7 @@ class ShardMap:
         self._stream, self._cluster, self._always = stream, cluster, lookup == "always"
         self._ranges: list[KeyRange] = []
         self.generation = 0
-        """Number of the listings that had other shards than the one before."""
+        """Number of times that a listing had other shards than the one before."""
         self._is_stale = True
         self._owners: dict[int, str] = {}
 
@@ -55,7 +55,7 @@ class ShardMap:
         return find_shard(self._ranges, key_hash(key))
 
     async def has(self, shard_id: int) -> bool:
-        """Return whether a shard is of the stream; no longer, if that was deleted. Raises as `shard_of`."""
+        """Return whether a shard still belongs to the stream, which may have been made anew. Raises as `shard_of`."""
         if self._is_stale:
             await self._refresh()
         return any(each.shard_id == shard_id for each in self._ranges)

@@ -35,7 +35,7 @@ from silverfold.connectors.hstreamdb.protocol.messages.batches import Flag, HStr
 from silverfold.connectors.hstreamdb.protocol.records import HRecord, decode_record
 
 _Error: TypeAlias = tuple[int, WireError]
-"""An error, behind the position of its frame."""
+"""Position of a frame, and its error."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ChangeReader:
     """Decodes frames of one table's stream in one cut. Picklable.
 
     Args:
-        floors: Records at or below them have landed before.
+        floors: Records at or below them landed earlier, and are skipped.
         limit: Most bytes of a batch, decompressed.
     """
 
@@ -68,7 +68,7 @@ class ChangeReader:
     def read(self, positions: Sequence[int], bodies: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
         """Yield the change rows of frames, and rows with ``error``, in no order.
 
-        Many records are read at once where that is possible, the rest one by one.
+        Records are read by columns where possible, the rest one by one.
         """
         errors: list[_Error] = []
         structs, texts = StructColumns(self.records), TextColumns(self.records)
@@ -89,7 +89,7 @@ class ChangeReader:
     def _in_parts(
         self, positions: Sequence[int], bodies: Sequence[bytes], errors: list[_Error]
     ) -> Iterator[list[LandedRecords]]:
-        """Yield good frames, of about `CHANGES_AT_ONCE` records; without those that had landed before."""
+        """Yield readable frames, in parts of about `CHANGES_AT_ONCE` records. Those that landed earlier are skipped."""
         frames, count = list[LandedRecords](), 0
         for position, body in zip(positions, bodies, strict=True):
             try:

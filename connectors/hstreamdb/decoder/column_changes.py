@@ -1,4 +1,4 @@
-"""Changes by columns: what the readers of many records at once return."""
+"""Changes by columns: the result of the readers that read many records at once."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from silverfold.connectors.hstreamdb.decoder.struct_members import Ints
 
 
 class ColumnChanges(NamedTuple):
-    """A change of each of some records. A row takes the place of the one there was, or changes what was sent."""
+    """One change per record: a delete, a whole row, or an update of the columns sent."""
 
     good: Bools
-    """Mask of the records that were read; what the others have here means nothing."""
+    """Mask of the records that were read. Values of the others are undefined."""
     deleted: Bools
     cells: Sequence[pa.Array]
     sent: Sequence[Bools]
@@ -26,7 +26,7 @@ class ColumnChanges(NamedTuple):
 
 
 class RecordPositions:
-    """Where the records of some frames are: numbered from 0, frame after frame."""
+    """Positions and ids of the records of some frames, which are numbered from 0, frame after frame."""
 
     def __init__(self, frames: Sequence[LandedRecords]) -> None:
         counts = [len(frame.records) for frame in frames]
@@ -44,7 +44,7 @@ class RecordPositions:
         return pa.array(self._position[records], pa.int64())
 
     def ordinals(self, records: Ints) -> pa.Array:
-        """Return ``ordinal`` of some records: the place in the frame."""
+        """Return ``ordinal`` of some records: their index in the frame."""
         return pa.array(self._ordinal[records])
 
     def sequences(self, records: Ints) -> pa.Array:
@@ -54,7 +54,7 @@ class RecordPositions:
 
 
 def column_batch(rows: ChangeRows, located: RecordPositions, records: Ints, found: ColumnChanges) -> pa.RecordBatch:
-    """Return the change rows of the good ones among some records."""
+    """Return the change rows of those records that were read."""
     partial = ~found.deleted & found.good & ~np.all(found.sent, axis=0)
     batch = rows.batch(
         located.positions(records),

@@ -1,7 +1,7 @@
 """Committed floors: the batches up to which a source has recorded everything as acknowledged, so as landed.
 
-A record that lands behind such a statement, at or below it, is in bronze already. And no change below it, that is not,
-can come: the tombstones of deletes up to there are of no use any more.
+A record at or below a floor that lands after it is in bronze already. Nothing new comes from below a floor, so the
+tombstones of deletes up to it can go.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from silverfold.connectors.frames import ControlFrame
 
 
 class Floor(NamedTuple):
-    """What holds from a position on."""
+    """A floor of one shard, which holds for frames after a position."""
 
     frame_seq: int
     batch_id: int
@@ -33,7 +33,7 @@ class Floors:
     by_shard: Mapping[int, tuple[Floor, ...]] = field(default_factory=dict)
 
     def before(self, shard_id: int, position: int) -> int:
-        """Return the batch of a shard up to which nothing new comes at a position and after it; 0 for none."""
+        """Return the batch of a shard up to which nothing new comes from a position on; 0 for none."""
         floors = self.by_shard.get(shard_id, ())
         at = bisect_left(floors, position, key=lambda floor: floor.frame_seq)
         return floors[at - 1].batch_id if at else 0

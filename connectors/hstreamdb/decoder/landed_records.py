@@ -1,4 +1,4 @@
-"""The records in landed frames, not yet read: ids checked, batch decompressed within bounds and split."""
+"""Splits landed frames into records: checks ids, and decompresses the batch within bounds. Payloads stay bytes."""
 
 from __future__ import annotations
 

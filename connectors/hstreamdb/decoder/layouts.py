@@ -1,7 +1,7 @@
 """Changes in one record's JSON object: its layout, and what each layout means.
 
-A whole row is an update of all columns: it takes the place of the row there was, if any. Only what its sender calls an
-insert is one. So a late or repeated row does no harm, and is not counted as an insert over a row.
+A whole row updates all columns, and replaces the row there was. It is an insert only if its sender calls it one: a late
+or repeated row must not be counted as an insert over a row.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Change(NamedTuple):
     """One change, typed.
 
     Args:
-        cells: The columns sent, the key's among them; those of a delete are its key.
+        cells: Values of the columns sent, with the key; of a delete the key alone.
         source_time: Microseconds since 1970.
     """
 
@@ -52,11 +52,11 @@ class RecordReader:
 
     @cached_property
     def layout_members(self) -> frozenset[str]:
-        """Members by which an object may be of a layout besides these two, unless it is ``unwrapped``."""
+        """Names of members that other layouts have: an object with one is read alone, unless ``unwrapped``."""
         return frozenset({"op", "payload", self.table.operation_member})
 
     def changes(self, found: Any) -> Sequence[Change]:
-        """Return the changes in a record: one, none, or for a key that changes a delete and an insert.
+        """Return the changes in a record: one; none for a message of Debezium; a delete and the row if its key changes.
 
         Args:
             found: Its JSON; any, as received.
@@ -152,7 +152,7 @@ class RecordReader:
         return len(cells) == len(self.table.columns)
 
     def _moved(self, old: Mapping[str, Any] | None, change: Change) -> Iterator[Change]:
-        """Yield a change that may move its row: by a delete of the old key and the whole row, in no order."""
+        """Yield a change, and if its key changes, the delete of the old one. Both have one place in the order."""
         if old is not None and any(change.cells[name] != value for name, value in old.items()):
             if not self.is_whole(change.cells):
                 _refuse("partial_key_move", "a row whose key changes is not whole")

@@ -1,6 +1,6 @@
 """Changes in HRecords of the layouts ``unwrapped`` and ``row``, column by column: all records of a part at once.
 
-Records are left out that have another layout, are odd (`struct_members`), or have an error: they are read one by one.
+Records of another layout, odd ones (`struct_members`) and those with an error are left to be read one by one.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class StructColumns:
         return [name for name in sorted({"key", "value", *self.records.layout_members}) if name not in names]
 
     def _is_wrapped(self, buffer: StructBuffer, top: Mapping[str, Members], names: Sequence[str]) -> Bools:
-        """Return the mask of records of the layout ``unwrapped``; mark those of others as odd, or with more members."""
+        """Return the mask of records of the layout ``unwrapped``. Other layouts, or further members, are odd."""
         if self.records.table.layout == "row":
             return np.zeros(len(buffer.odd), np.bool_)
         wrapped: Bools = (top["key"].kind == STRUCT) & (top["value"].kind != ABSENT)
@@ -121,7 +121,7 @@ class StructColumns:
 
 
 def _placed(frame: LandedRecords, start: int, end: int) -> tuple[Ints, Ints]:
-    """Return where the records of a frame begin and end; all at one place if they are not as all producers write them.
+    """Return where the records of a frame begin and end. All are empty if they are not encoded as producers do it.
 
     Args:
         start, end: The batch in the buffer.
@@ -134,7 +134,7 @@ def _placed(frame: LandedRecords, start: int, end: int) -> tuple[Ints, Ints]:
 
 
 def _payloads(buffer: StructBuffer, start: Ints, end: Ints) -> Ints:
-    """Return where the payloads of HRecords begin; marks others as odd, and those with attributes."""
+    """Return where the payloads of HRecords begin. Raw records, and those with attributes, become odd."""
     header = buffer.at(start + 1).astype(np.int64)
     behind = start + 2 + np.minimum(header, 127)
     key = (header == 0) | ((buffer.at(start + 2) == _KEY) & (buffer.at(start + 3).astype(np.int64) + 2 == header))

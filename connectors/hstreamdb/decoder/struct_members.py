@@ -5,8 +5,8 @@ member (measured on one core). It reads what all known producers write::
 
     0a len ( 0a len name  12 len ( kind content ) )        one member of Struct.fields, repeated
 
-Fields in another order, unset values, members that occur twice: such Structs are *odd*, and another reader's. A Struct
-that is not odd is valid: it has been read to its last byte, and its texts are UTF-8.
+A Struct with fields in another order, unset values or a member twice is *odd*: protobuf reads it. All others are valid:
+they were read to their last byte, and their texts are UTF-8.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FIELDS, _NAME, _VALUE = 0x0A, 0x0A, 0x12
 _MORE: Final = 0x80
 _MAX_NAME: Final = 127
 _PADDING: Final = 512
-"""Bytes behind the buffer: longer than what may be read behind a wrong length before it is refused."""
+"""Bytes after the buffer: reads that follow a wrong length stay within them until it is refused."""
 _WORD: Final = 8
 
 
@@ -66,7 +66,7 @@ class StructBuffer:
 
     octets: bytes
     odd: Bools
-    """Mask of the records that another reader must read; grows."""
+    """Mask of the records that must be read one by one; it only grows."""
     _texts: list[tuple[Ints, Ints]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class StructBuffer:
         return self._words[positions].view(np.float64)
 
     def lengths(self, at: Ints) -> tuple[Ints, Ints]:
-        """Return the lengths at some positions, and the positions behind them. One of over 28 bits is too large."""
+        """Return the lengths at some positions, and the positions after them. One of over 28 bits becomes 2^40."""
         octet = self._bytes[at]
         length, at, more = (octet & (_MORE - 1)).astype(np.int64), at + 1, octet >= _MORE
         for shift in (7, 14, 21):
@@ -118,7 +118,7 @@ class StructBuffer:
         return found
 
     def _step(self, rows: Ints, at: Ints, end: Ints) -> tuple[_Found, Bools]:
-        """Return one member of each Struct, and the mask of those that have the one form."""
+        """Return the next member of each Struct, and the mask of those members that have the usual form."""
         good = self._bytes[at] == _FIELDS
         length, at = self.lengths(at + 1)
         behind = at + length
@@ -150,7 +150,7 @@ class StructBuffer:
         return kind, start
 
     def _assign(self, found: _Found, wanted: Sequence[tuple[bytes, Members]]) -> None:
-        """Note the members whose names are wanted. Texts of the others are still to be checked."""
+        """Store the wanted members. Texts of the others are left to `check_texts`."""
         rows, kind, start, end, name_at, name_length = found
         unknown = np.ones(len(rows), np.bool_)
         first = self._words[name_at]
@@ -178,7 +178,7 @@ class StructBuffer:
         return match
 
     def check_texts(self) -> None:
-        """Check names and texts of members that nobody wants. Raises pyarrow.ArrowInvalid."""
+        """Check that names and texts of the other members are UTF-8. Raises pyarrow.ArrowInvalid."""
         for start, end in self._texts:
             self.texts(start, end, np.ones(len(start), np.bool_))
         self._texts.clear()

@@ -1,7 +1,7 @@
 """Changes in raw records of the layouts ``unwrapped`` and ``row``, column by column: all records of a part at once.
 
-msgspec reads them as structs made for the table: three times as fast as to dictionaries, which Python's garbage
-collector also follows. One record that differs, or has an error, leaves all of them to be read one by one.
+msgspec reads them into structs made for the table: three times as fast as into dictionaries, which the garbage
+collector tracks besides. If one record has another layout or an error, all of them are read one by one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from silverfold.connectors.hstreamdb.decoder.layouts import RecordReader
 from silverfold.connectors.hstreamdb.decoder.values import NOT_SENT, exact_decimal
 
 _MAX_TEXT: Final = 4_000
-"""A number of more digits is no JSON to Python's reader, nor to ours: in longer texts there may be one."""
+"""Most bytes of a text. A longer one may have a number of more digits than Python reads, which is then an error."""
 
 
 class _DiffersError(Exception):
@@ -67,7 +67,7 @@ class TextColumns:
             return None
 
     def _keys_and_rows(self, payloads: Sequence[bytes]) -> tuple[Sequence[Any] | None, Sequence[Any]]:
-        """Return the rows, None for deleted ones, and their keys if they are apart."""
+        """Return the keys, if records carry them apart, and the rows; None for a deleted one."""
         if self.records.table.layout != "row":
             try:
                 found = list(map(self._read_wrapped, payloads))
@@ -90,7 +90,7 @@ class TextColumns:
 
     @cached_property
     def _layout_members(self) -> Sequence[str]:
-        """Members that a row has not, unless it is one of another layout."""
+        """Names of members whose presence means another layout."""
         if self.records.table.layout == "row":
             return ()
         names = self.records.table.columns
@@ -131,7 +131,7 @@ class TextColumns:
 
 
 def _typed(column: DeclaredColumn, cells: Iterable[Any]) -> tuple[pa.Array, Bools]:
-    """Return the values of a column, null where they are absent or null, and the mask of those that are there.
+    """Return the values of a column, null where they are absent or null, and the mask of those that were sent.
 
     Raises one of the errors that `TextColumns.read` expects.
     """

@@ -41,11 +41,11 @@ _MOMENT: Final = re.compile(
 _WIDE: Final = Context(prec=200)
 _MAX_UNSCALED: Final = 32
 _BARE: Final = "\ud800"
-"""Marks digits in JSON that are to have no quotes. Half of a surrogate pair: no text that was read has one."""
+"""Marks digits that must not be quoted in JSON: half of a surrogate pair, which no text that was read contains."""
 
 
 def exact_decimal(text: str) -> Any:
-    """Return a number of a JSON text exactly; of one with an exponent beyond all decimals what no column takes."""
+    """Return a number of a JSON text exactly; ``...``, which no column takes, for an exponent beyond all decimals."""
     try:
         return Decimal(text)
     except ArithmeticError:

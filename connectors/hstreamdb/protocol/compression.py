@@ -1,4 +1,4 @@
-"""Compression of batches. What comes out is bounded; what official producers write is read, their defects included."""
+"""Compression of batches. The size of the output is bounded. Known defects of official producers are accepted."""
 
 from __future__ import annotations
 

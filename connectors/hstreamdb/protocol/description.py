@@ -1,7 +1,7 @@
 """The answer of DescribeCluster, in the layout from server 0.15.2 on and the one before it.
 
-The layouts differ in the numbers of their fields, so the bytes must tell them apart: field 3 has nodes in the old one,
-statuses in the new one, and the first field of an entry has another wire type.
+The layouts number their fields differently, and only the bytes tell which it is. Field 3 has nodes in the old layout
+and statuses in the new one, which begin with fields of different wire types.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Batches and frames: records to the payload of an append, and a received batch back to records with their ids.
+"""Batches and frames: encodes records for an append, decodes a received batch into records with their ids.
 
-Serialized `BatchHStreamRecords` of single records, joined, are that of all: protobuf appends to repeated fields.
-So records are encoded when they arrive, and a batch is made, or cut in halves, without encoding again.
+Protobuf appends to repeated fields: serialized `BatchHStreamRecords` of one record each can be joined to one of all.
+So each record is encoded once, as it arrives. A batch is made, or halved, by joining bytes.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def appended_ids(answer: AppendResponse, count: int) -> list[RecordId]:
 def encode_fetch_request(subscription_id: str, consumer_name: str, ids: Iterable[RecordId]) -> bytes:
     """Return the bytes of a `StreamingFetchRequest`.
 
-    The ids of a batch differ in their index only, the last field. Made of such parts, they take a sixth of the time
-    that messages take (0.3 µs an id, not 1.7).
+    Ids of one batch differ only in the last field, their index. So what they share is encoded once: 0.3 µs an id, where
+    messages take 1.7.
     """
     parts = [StreamingFetchRequest(subscription_id=subscription_id, consumer_name=consumer_name).SerializeToString()]
     for (shard_id, batch_id), batch in groupby(ids, key=itemgetter(0, 1)):
@@ -144,7 +144,7 @@ def decode_batch(found: ReceivedRecord, *, limit: int = MAX_PLAIN_BYTES) -> Batc
 def frame_ids(found: ReceivedRecord) -> list[RecordId]:
     """Return the ids of a frame: of one batch, ascending. Raises InvalidValue.
 
-    They are made and compared without code of Python's for each: that takes 0.5 µs an id, not 0.9.
+    They are made and compared by ``map``, in C: 0.5 µs an id, not 0.9.
     """
     ids = list(map(_made, map(_FIELDS, found.record_ids)))
     if not ids:

@@ -19,13 +19,13 @@ from silverfold.connectors.hstreamdb.protocol.messages import batches
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 
 EXACT: Final = 1 << 53
-"""The first integer whose neighbour a double does not have."""
+"""2^53: a double of this size or more may be another integer, rounded."""
 MAX_DEPTH: Final = 30
-"""Objects and lists inside one another; each takes three of the 100 levels that parsers of protobuf accept."""
+"""Most levels of nested objects and lists. Parsers of protobuf accept 100 levels, and each of these takes three."""
 
 
 class RecordId(NamedTuple):
-    """Identity of a record for ever; inside a shard, also its order."""
+    """Permanent identity of a record; within a shard it is also its order."""
 
     shard_id: int
     batch_id: int
@@ -45,14 +45,19 @@ class RecordId(NamedTuple):
 
 
 def batch_number(batch_id: int) -> int:
-    """Return the place of a batch within an epoch of its shard's log: the low 32 bits; the first is 1."""
+    """Return the number of a batch within an epoch of its shard's log: the low 32 bits. The first is 1."""
     return batch_id & 0xFFFF_FFFF
 
 
 def batches_between(before: int, last: int) -> int:
-    """Return how many batches are behind one up to the last; only those of its epoch if that is another one."""
+    """Count the batches after ``before``, up to ``last``. If the log's epochs differ, count only those of the last."""
     same = before >> 32 == last >> 32
     return max(last - before, 0) if same or before > last else batch_number(last)
+
+
+def may_miss(after: int, before: int) -> bool:
+    """Return whether there may be batches between two. Where an epoch of the log ended, nothing tells."""
+    return batches_between(after, before) > 1 or 0 < after >> 32 < before >> 32
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,7 +80,7 @@ _NUMBER_NAMES: Final[dict[int, str]] = {
     ErrorCode.SUBSCRIPTION_EXISTS: "SubscriptionExists",
     ErrorCode.WRONG_SERVER: "WrongServer",
 }
-"""Errors that decide what to do, by number: the message may be a sentence."""
+"""Names of errors that decide what to do, by number: the message may be a sentence in place of the name."""
 _OF_SUBSCRIPTION: Final = ("GetSubscription", "ListConsumers", "StreamingFetch")
 _CODE_NAMES: Final = {
     ("CreateStream", "ALREADY_EXISTS"): "StreamExists",
@@ -122,7 +122,7 @@ class Status:
 
     @property
     def name(self) -> str:
-        """Name of the server's own error: in the text, or by what the code means for the call; else of the code."""
+        """Name of the server's own error: from the text, from what the code means for the call, or the code's."""
         if self.details:
             return _NUMBER_NAMES.get(self.details["error"], str(self.details["message"]))
         return _CODE_NAMES.get((self.call, self.grpc_code), self.grpc_code)
@@ -136,7 +136,7 @@ class Status:
         """Return the error to raise.
 
         Args:
-            what: The call that ended so.
+            what: The call that ended, for the message.
 
         Returns:
             SourceUnavailable if a later try may succeed, else SourceRefused with `name` as its code.

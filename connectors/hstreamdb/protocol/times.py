@@ -1,4 +1,4 @@
-"""Times in messages. One outside the range of a Timestamp costs no record and ends no call: nothing rests on it."""
+"""Times in messages. One outside the range of a Timestamp is ignored: it costs no record and ends no call."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ def published_ms(batch: BatchedRecord) -> int:
 
 
 def creation_of(subscription: Subscription) -> str:
-    """Return the nanoseconds from 1970 to a subscription's creation, as text: they tell it from another one."""
+    """Return the nanoseconds from 1970 to a subscription's creation, as text. One created anew has others."""
     time = subscription.creation_time
     return str(time.seconds * 10**9 + time.nanos)

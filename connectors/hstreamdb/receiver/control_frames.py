@@ -1,26 +1,32 @@
-"""The receiver's control frames: committed floors, and what never comes.
+"""The receiver's control frames: committed floors, what never comes, and what is missing and may still come.
 
 ::
 
-    {"subscription", "created", "offsets": {shard: batch}, "skipped": {shard: batch}}
+    {"subscription", "created", "offsets": {shard: batch}, "skipped": {shard: batch},
+     "missing": {shard: [[batch before, batch after], …]}}
 
 Numbers are text. ``offsets`` has, per shard, the batch up to which the server has recorded all as acknowledged. So all
-that was committed, before the control frame. ``created`` tells one subscription from another of its name.
+that was committed, before the control frame. ``created`` tells one subscription from another of its name. ``missing``
+is absent if nothing is. A control frame with a new gap lands together with the frame that shows it: the next epoch
+knows of it, whenever this process dies.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from silverfold.connectors.frames import Frame, Kind, mark
 from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
-from silverfold.connectors.hstreamdb.protocol.records import batch_number
+from silverfold.connectors.hstreamdb.protocol.records import batch_number, may_miss
 from silverfold.connectors.hstreamdb.protocol.times import creation_of
-from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
+from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches
+
+_MOST_MISSING: Final = 100
+"""Ranges of a shard in a control frame, the lowest ones: a subscription that others share has any number of them."""
 
 
 class ControlFrames:
@@ -42,50 +48,75 @@ class ControlFrames:
         self.skipped = {int(shard_id): int(batch_id) for shard_id, batch_id in skipped.items()}
         """Per shard, the batch up to which everything has landed or is known to be gone."""
 
-    def expected_after(self, newest: Mapping[int, int]) -> dict[int, int]:
-        """Return, per shard, the batch after which the epoch's first one is expected.
+    def expected(self, landed: Mapping[int, LandedBatches]) -> dict[int, LandedBatches]:
+        """Return, per shard, what an epoch need not expect any more; with what is missing below it.
 
         Args:
-            newest: The highest batch of each shard that has landed.
+            landed: What has landed; its missing ranges may be too large, since bronze drops old frames.
         """
-        offsets = {} if self.is_anew else self._content.get("offsets", {})
-        expected = dict(newest)
-        for name, batch_id in [*offsets.items(), *self.skipped.items()]:
-            expected[int(name)] = max(expected.get(int(name), 0), int(batch_id))
-        return expected
+        content = {} if self.is_anew else self._content
+        newest = {shard_id: found.newest for shard_id, found in landed.items()}
+        for name, batch_id in [*content.get("offsets", {}).items(), *self.skipped.items()]:
+            newest[int(name)] = max(newest.get(int(name), 0), int(batch_id))
+        missing = {
+            int(name): [(int(after), int(before)) for after, before in gaps]
+            for name, gaps in content.get("missing", {}).items()
+        }
+        return {
+            shard_id: LandedBatches(
+                batch_id,
+                tuple(_in_both(missing.get(shard_id, ()), landed[shard_id].missing if shard_id in landed else ())),
+            )
+            for shard_id, batch_id in newest.items()
+        }
 
     def committed(self, shard_id: int) -> int:
         """Return the batch of a shard up to which all is committed; 0 for none."""
         return int(self._content.get("offsets", {}).get(str(shard_id), 0))
 
-    def next_frames(self, found: GetSubscriptionResponse, epoch: Epoch) -> list[Frame]:
-        """Return a control frame if a floor moved, or the subscription is another one: the first one too.
+    def missing_frames(self, epoch: Epoch) -> list[Frame]:
+        """Return a control frame if other batches are missing than the last one has. None before the first one."""
+        known = {name: value for name, value in self._content.items() if name != "missing"}
+        return self._next(known | _missing(epoch)) if known else []
+
+    def next_frames(self, found: GetSubscriptionResponse, epoch: Epoch, *, is_opening: bool = False) -> list[Frame]:
+        """Return a control frame if a floor moved, a gap opened or closed, or the subscription is another one.
 
         Adds a warning if records are lost: appended before a recreated subscription that starts at the end, or
         acknowledged but not in this bronze. From then on the epoch expects nothing up to a floor that moved.
+
+        Args:
+            is_opening: Whether no look was done yet. Floors above missing batches then wait for it: the stream may have
+                dropped them, which counts as acknowledged.
         """
         created, before = creation_of(found.subscription), self._content
         is_anew = bool(before) and before["created"] != created
         known = {} if is_anew else before.get("offsets", {})
-        moved = {str(each.shard_id): str(each.batch_id) for each in found.offsets if each.batch_id}
+        moved = {
+            str(each.shard_id): str(each.batch_id)
+            for each in found.offsets
+            if each.batch_id and not (is_opening and each.batch_id > epoch.shards[each.shard_id].whole_until)
+        }
         offsets = known | {shard: batch for shard, batch in moved.items() if int(batch) > int(known.get(shard, 0))}
+        marks = self._elsewhere({shard: batch for shard, batch in offsets.items() if batch != known.get(shard)}, epoch)
         body = {
             "subscription": self._options.subscription,
             "created": created,
             "offsets": offsets,
             "skipped": {str(shard_id): str(batch_id) for shard_id, batch_id in self.skipped.items()},
+            **_missing(epoch),
         }
-        if body == before:
-            return []
-        self._content, self.last = body, json.dumps(body, sort_keys=True).encode()
-        frames = [Frame(self.last, Kind.CONTROL)]
-        frames += self._elsewhere(
-            {shard: batch for shard, batch in offsets.items() if batch != known.get(shard)}, epoch
-        )
+        frames = [*self._next(body), *marks]
         if is_anew and found.subscription.offset == SpecialOffset.LATEST:
             why = "another subscription, which began at the end: records appended before it may never come"
             frames.append(mark("begun at the end", stream=self._options.stream, level="warning", reason=why))
         return frames
+
+    def _next(self, content: dict[str, Any]) -> list[Frame]:
+        if content == self._content:
+            return []
+        self._content, self.last = content, json.dumps(content, sort_keys=True).encode()
+        return [Frame(self.last, Kind.CONTROL)]
 
     def _elsewhere(self, moved: Mapping[str, str], epoch: Epoch) -> list[Frame]:
         """Return a mark if more is acknowledged than has landed: bronze is not the one that the source fed before.
@@ -106,3 +137,19 @@ class ControlFrames:
         )
         stream = self._options.stream
         return [mark("acknowledged elsewhere", stream=stream, level="warning", reason=why, batches=ahead)]
+
+
+def _missing(epoch: Epoch) -> dict[str, Any]:
+    """Return the member ``missing``; nothing if no batch is."""
+    gaps = {shard_id: sorted(shard.gaps)[:_MOST_MISSING] for shard_id, shard in epoch.shards.items() if shard.gaps}
+    texts = {str(shard_id): [[str(after), str(before)] for after, before in found] for shard_id, found in gaps.items()}
+    return {"missing": texts} if texts else {}
+
+
+def _in_both(some: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of batches that are in ranges of both."""
+    for after, before in some:
+        for other_after, other_before in others:
+            start, end = max(after, other_after), min(before, other_before)
+            if start < end and may_miss(start, end):
+                yield start, end

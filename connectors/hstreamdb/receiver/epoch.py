@@ -1,4 +1,4 @@
-"""What lands of an epoch's fetches: whole frames as received, and marks of what is strange about them."""
+"""Turns fetched frames into frames for bronze, as received, with marks of what is unusual; tracks gaps between them."""
 
 from __future__ import annotations
 
@@ -6,80 +6,115 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from silverfold.conf.errors import RemoteProtocolError, WireError
 from silverfold.connectors.common.bad_input import bad_input
 from silverfold.connectors.frames import Boundary, Frame, Kind, mark
-from silverfold.connectors.hstreamdb.protocol.records import RecordId, batches_between
+from silverfold.connectors.hstreamdb.protocol.records import RecordId, may_miss
 
 MAX_REPEATS: Final = 3
-"""A frame that cannot be acknowledged comes again; that often, it ends the epoch."""
+"""How often a frame that cannot be acknowledged comes before it ends the epoch."""
 _MOST_REMEMBERED: Final = 1_000
 """Bad frames remembered, by their hash."""
 _MOST_GAPS: Final = 1_000
-"""Gaps of a shard that are remembered: a source in order has none."""
+"""Most gaps of a shard that are remembered: a source in order has none."""
+
+
+class LandedBatches(NamedTuple):
+    """What has landed of a shard.
+
+    Args:
+        newest: The highest batch.
+        missing: Ranges below it that have not landed, as the batches before and after them.
+    """
+
+    newest: int
+    missing: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass
 class ShardProgress:
-    """What of a shard landed in this epoch."""
+    """What this epoch received of a shard, all of which lands."""
 
     newest: int = 0
-    """The highest batch that has landed, in this epoch or before it, or that need not land; 0 for none."""
+    """The highest batch received, in this epoch or before it, or that need not come; 0 for none."""
     has_begun: bool = False
-    """Whether it is known behind which batch all are to land."""
+    """Whether it is known which batch was the last before the feed."""
+    is_guess: bool = False
+    """Whether that batch was only the last there was; until a frame comes."""
     oldest: int = 0
-    """The lowest batch that has landed in this epoch; 0 for none."""
+    """The lowest batch received in this epoch; 0 for none."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
-    """What has not landed below the newest batch, as the batches before and after it. Each may still come."""
+    """Ranges of batches below the newest that have not come, as the batches before and after them."""
     published_ms: int = 0
-    """Time of its append."""
+    """Time of the newest batch's append, in milliseconds since 1970."""
     batches: int = 0
+    """Batches newer than all before them."""
     records: int = 0
-    """Of those batches, each of which was the highest when it came."""
+    """Records in `batches`."""
     again: int = 0
-    """Records of other batches: at or below one that had landed."""
+    """Records of all other batches, which came again or late."""
 
-    def take(self, batch_id: int, records: int, published_ms: int) -> None:
-        """Count a frame."""
+    def take(self, batch_id: int, records: int, published_ms: int) -> bool:
+        """Count a frame. Return whether it shows that batches before it have not landed."""
+        if self.is_guess and batch_id <= self.newest:
+            self.newest = batch_id - 1
+        self.is_guess = False
         had_landed, self.oldest = self.has_begun or self.oldest > 0, min(self.oldest or batch_id, batch_id)
         if batch_id <= self.newest:
             self.again += records
             self._fill(batch_id)
-            return
-        if had_landed:
-            self._note(self.newest, batch_id)
+            return False
+        is_behind_a_gap = had_landed and self._note(self.newest, batch_id)
         self.newest, self.published_ms = batch_id, published_ms
         self.batches += 1
         self.records += records
+        return is_behind_a_gap
+
+    @property
+    def landed(self) -> LandedBatches:
+        """What has landed of it, or need not land."""
+        return LandedBatches(self.newest, tuple(self.gaps))
 
     @property
     def whole_until(self) -> int:
         """The batch up to which nothing is missing."""
         return min((after for after, _ in self.gaps), default=self.newest)
 
+    def begin_at_end(self, tail: int) -> int:
+        """Expect all batches behind the oldest one, or the last there is; return the one before. A frame corrects it.
+
+        Where a subscription begins that begins at the end of the stream, nothing tells but its first frame.
+        """
+        after = self.oldest - 1 if self.oldest else tail
+        self.is_guess = not self.oldest and after > self.newest
+        self.begin(after)
+        return after
+
     def begin(self, after: int) -> None:
-        """Expect all batches behind one, and none up to it."""
+        """Expect every batch behind ``after``, and none up to it."""
         if after < self.newest and not self.has_begun:
             self._note(after, self.oldest)
-        self.gaps = [(max(start, after), end) for start, end in self.gaps if batches_between(after, end) > 1]
+        self.gaps = [(max(start, after), end) for start, end in self.gaps if may_miss(after, end)]
         self.newest, self.has_begun = max(self.newest, after), True
 
     def skip(self, after: int, first: int) -> bool:
-        """Expect no batch between two. Return whether that is new: none has landed there meanwhile."""
+        """Expect no batch between two any more. Return whether that was still the gap: none has come meanwhile."""
         if after == self.newest:
             self.begin(first - 1)
             return True
         for at, (start, end) in enumerate(self.gaps):
             if start == after:
-                self.gaps[at : at + 1] = [(first - 1, end)] if batches_between(first - 1, end) > 1 else []
+                self.gaps[at : at + 1] = [(first - 1, end)] if may_miss(first - 1, end) else []
                 return True
         return False
 
-    def _note(self, after: int, before: int) -> None:
-        if batches_between(after, before) > 1 and len(self.gaps) < _MOST_GAPS:
+    def _note(self, after: int, before: int) -> bool:
+        is_new = may_miss(after, before) and len(self.gaps) < _MOST_GAPS
+        if is_new:
             self.gaps.append((after, before))
+        return is_new
 
     def _fill(self, batch_id: int) -> None:
         for start, end in [each for each in self.gaps if each[0] < batch_id < each[1]]:
@@ -88,14 +123,31 @@ class ShardProgress:
             self._note(batch_id, end)
 
 
-def newest_batches(positions: Iterable[str]) -> dict[int, int]:
-    """Return the highest batch of each shard in source positions: of frames, or of streams with commas in between."""
-    newest: dict[int, int] = {}
+def landed_batches(positions: Iterable[str]) -> dict[int, LandedBatches]:
+    """Return what has landed of each shard, as far as source positions show it.
+
+    Args:
+        positions: Of frames, in the order of landing; or the text of `resume_text`, before that of later frames.
+    """
+    shards = defaultdict[int, ShardProgress](lambda: ShardProgress(has_begun=True))
     for each in ",".join(positions).split(","):
         if each:
-            shard_id, batch_id = map(int, each.split("-")[:2])
-            newest[shard_id] = max(newest.get(shard_id, 0), batch_id)
-    return newest
+            place, *missing = each.split("+")
+            shard_id, batch_id, *index = map(int, place.split("-"))
+            if index:
+                shards[shard_id].take(batch_id, 0, 0)
+            else:
+                gaps = [(int(after), int(before)) for after, before in (gap.split("-") for gap in missing)]
+                shards[shard_id] = ShardProgress(batch_id, has_begun=True, gaps=gaps)
+    return {shard_id: found.landed for shard_id, found in shards.items()}
+
+
+def resume_text(landed: Mapping[int, LandedBatches]) -> str:
+    """Return what has landed as text: ``shard-newest``, ``+after-before`` for each range that is missing, commas."""
+    return ",".join(
+        "+".join([f"{shard_id}-{found.newest}", *(f"{after}-{before}" for after, before in found.missing)])
+        for shard_id, found in landed.items()
+    )
 
 
 class Epoch:
@@ -103,23 +155,24 @@ class Epoch:
 
     Args:
         stream: The stream that the subscription reads.
-        newest: Per shard, the batch up to which everything has landed before, or need not land.
+        expected: Per shard, what has landed before, or need not land; and what is missing of it, and may still come.
     """
 
-    def __init__(self, stream: str, newest: Mapping[int, int] = MappingProxyType({})) -> None:
+    def __init__(self, stream: str, expected: Mapping[int, LandedBatches] = MappingProxyType({})) -> None:
         self._stream = stream
         self._consumers: dict[int, str] = {}
         self._bad = Counter[int]()
         self.gaps_found = 0
         """Number of frames that have shown that batches before them have not landed."""
         self.shards = defaultdict[int, ShardProgress](ShardProgress)
-        """What has landed, by shard."""
-        self.shards.update({shard_id: ShardProgress(batch_id, has_begun=True) for shard_id, batch_id in newest.items()})
+        """Progress by shard."""
+        for shard_id, found in expected.items():
+            self.shards[shard_id] = ShardProgress(found.newest, has_begun=True, gaps=list(found.missing))
 
     @property
-    def newest(self) -> Mapping[int, int]:
-        """The highest batch of each shard that has landed, in this epoch or before it, or that need not land."""
-        return {shard_id: found.newest for shard_id, found in self.shards.items() if found.newest}
+    def landed(self) -> Mapping[int, LandedBatches]:
+        """What has landed of each shard, in this epoch or before it, or need not land."""
+        return {shard_id: found.landed for shard_id, found in self.shards.items() if found.newest}
 
     def frames(
         self,
@@ -133,7 +186,7 @@ class Epoch:
         """Return what lands of a frame.
 
         Args:
-            ids: Of its records.
+            ids: Ids of its records.
             error: Why the ids cannot be read.
             consumer: Name of the fetch that received it.
             published_ms: Time of its batch's append.
@@ -145,16 +198,13 @@ class Epoch:
             return [self._bad_frame(body, error)]
         first = ids[0]
         shard = self.shards[first.shard_id]
-        gaps = len(shard.gaps)
-        shard.take(first.batch_id, len(ids), published_ms)
-        if len(shard.gaps) > gaps:
-            self.gaps_found += 1
+        self.gaps_found += shard.take(first.batch_id, len(ids), published_ms)
         frame = Frame(body, Kind.DATA, Boundary.WHOLE, self._stream, str(first))
         before = self._consumers.setdefault(first.shard_id, consumer)
         if before == consumer:
             return [frame]
         self._consumers[first.shard_id] = consumer
-        moved = mark("reassigned", stream=self._stream, shard=str(first.shard_id), before=before, now=consumer)
+        moved = mark("reassigned", shard=str(first.shard_id), before=before, now=consumer)
         return [moved, frame]
 
     def _bad_frame(self, body: bytes, error: WireError) -> Frame:

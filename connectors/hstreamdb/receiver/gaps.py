@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Final, NamedTuple
 
-from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.frames import Frame, mark
 from silverfold.connectors.hstreamdb.client.client import Client
-from silverfold.connectors.hstreamdb.protocol.records import RecordId, batches_between
+from silverfold.connectors.hstreamdb.client.readers import Offset
+from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
+from silverfold.connectors.hstreamdb.protocol.records import RecordId, batches_between, may_miss
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
+from silverfold.connectors.hstreamdb.receiver.look_calls import LookCalls
 
 _MOST_READ: Final = 16
-"""Gaps of a shard to look at at once: a subscription that others share has as many as they have batches."""
+"""Gaps of a shard to look at at once, in turn: a subscription that others share has as many as they have batches."""
 _READ_SECONDS: Final = 5.0
 """Seconds to wait for one batch read by offset, as for any other call."""
+
+
+class _Suspect(NamedTuple):
+    """Where batches of a shard may be missing: behind a batch, None if that is unknown, and before another one."""
+
+    shard_id: int
+    after: int | None
+    before: int
+
+
+class _Looked(NamedTuple):
+    """What the shard has of it."""
+
+    first: int
+    """The first batch that it has behind the gap's beginning; the one at its end if there is none sooner."""
+    is_trimmed: bool = False
+    """Whether it has none before the gap either: an epoch of the log ended inside, so nothing tells what was there."""
 
 
 class GapSearch:
@@ -25,75 +44,129 @@ class GapSearch:
 
     Args:
         control: Is told what need not come.
+        calls: Makes the calls.
         begins_at_end: Whether the subscription begins at the end of the stream.
+        patience: Seconds after which batches should have come that are in the shard, and were sent to others.
+        clock: Returns seconds; any that ascend.
     """
 
     def __init__(
-        self, client: Client, stream: str, epoch: Epoch, control: ControlFrames, *, begins_at_end: bool
+        self,
+        client: Client,
+        stream: str,
+        epoch: Epoch,
+        control: ControlFrames,
+        calls: LookCalls,
+        *,
+        begins_at_end: bool,
+        patience: float,
+        clock: Callable[[], float],
     ) -> None:
         self._client, self._stream, self._epoch, self._control = client, stream, epoch, control
-        self._begins_at_end, self._is_anew = begins_at_end, control.is_anew
+        self._calls, self._begins_at_end, self._is_anew = calls, begins_at_end, control.is_anew
+        self._patience, self._clock = patience, clock
+        self._open_since: dict[_Suspect, float] = {}
+        self._undelivered = set[int]()
+        """Shards whose gap that stays open is reported."""
+        self._guesses = set[int]()
+        self._turn = 0
         self._quiet: dict[int, int] = {}
         """The newest batch of each shard at the last look."""
 
-    async def expired(self, tails: Mapping[int, int]) -> list[Frame]:
-        """Return a mark if shards have dropped batches before they landed, each once.
+    async def look(self, tails: Mapping[int, int]) -> list[Frame]:
+        """Return a mark if shards have dropped batches before they landed, each once; another if batches do not come.
 
         Args:
-            tails: The last batch of each shard; 0 if there is none.
+            tails: The last batch of each shard, or the number 0 of its log's epoch.
         """
         if self._begins_at_end:
             self._begin_at_end(tails)
-        found = []
-        with suppress(SilverfoldError, TimeoutError):  # what was found out before counts
-            for shard_id, after, before in list(self._suspects(tails)):
-                found.append((shard_id, after, await self._first(shard_id, after or 0, before)))
+        suspects = list(self._suspects(tails))
+        self._turn += _MOST_READ
+        looked = await self._calls.each((f"read shard {each.shard_id}", partial(self._look, each)) for each in suspects)
         self._quiet = {shard_id: self._epoch.shards[shard_id].newest for shard_id in tails}
-        return self._skip(found)
+        found = [(suspect, each) for suspect, each in zip(suspects, looked, strict=True) if each is not None]
+        return [*self._skip(found), *self._not_delivered(found)]
+
+    def _not_delivered(self, looked: Iterable[tuple[_Suspect, _Looked]]) -> list[Frame]:
+        """Return a mark if gaps stay open though the shard has their batches: once a shard, until it has no gap."""
+        now = self._clock()
+        gaps = [_Suspect(shard_id, *gap) for shard_id, shard in self._epoch.shards.items() for gap in shard.gaps]
+        self._open_since = {gap: self._open_since.get(gap, now) for gap in gaps}
+        self._undelivered &= {gap.shard_id for gap in gaps}
+        overdue = {
+            str(suspect.shard_id): f"behind {suspect.after}"
+            for suspect, found in looked
+            if found.first < suspect.before and suspect.shard_id not in self._undelivered
+            if now - self._open_since.get(suspect, now) >= self._patience
+        }
+        self._undelivered |= set(map(int, overdue))
+        if not overdue:
+            return []
+        why = "batches are in the stream and do not come: another consumer may have acknowledged them"
+        return [mark("not delivered", stream=self._stream, level="warning", reason=why, shards=overdue)]
 
     def _begin_at_end(self, tails: Mapping[int, int]) -> None:
+        for shard_id in [each for each in self._guesses if not self._epoch.shards[each].is_guess]:
+            self._guesses.remove(shard_id)
+            begun = self._epoch.shards[shard_id].oldest - 1
+            self._control.skipped[shard_id] = min(begun, self._control.skipped[shard_id])
         for shard_id, tail in tails.items():
             shard = self._epoch.shards[shard_id]
             if self._is_anew or not shard.has_begun:
-                after = shard.oldest - 1 if shard.oldest else tail
-                shard.begin(after)
-                self._control.skipped[shard_id] = after
+                self._control.skipped[shard_id] = shard.begin_at_end(tail)
+                self._guesses |= {shard_id} if shard.is_guess else set()
         self._is_anew = self._is_anew and not tails
 
-    def _suspects(self, tails: Mapping[int, int]) -> Iterator[tuple[int, int | None, int]]:
-        """Yield places where batches may be missing, as the batches before (None if unknown) and after them.
+    def _suspects(self, tails: Mapping[int, int]) -> Iterator[_Suspect]:
+        """Yield where batches may be missing.
 
         Behind the newest batch they are in a shard of which nothing lands: of any other, the next frame shows it.
         """
         for shard_id, tail in tails.items():
             shard = self._epoch.shards[shard_id]
-            yield from ((shard_id, *gap) for gap in shard.gaps[:_MOST_READ])
+            turn = self._turn % len(shard.gaps) if len(shard.gaps) > _MOST_READ else 0
+            yield from (_Suspect(shard_id, *gap) for gap in [*shard.gaps[turn:], *shard.gaps[:turn]][:_MOST_READ])
             if not shard.has_begun:
-                yield shard_id, None, tail + 1
+                yield _Suspect(shard_id, None, tail + 1)
             elif tail > shard.newest == self._quiet.get(shard_id, shard.newest):
-                yield shard_id, shard.newest, tail + 1
+                yield _Suspect(shard_id, shard.newest, tail + 1)
 
-    async def _first(self, shard_id: int, after: int, before: int) -> int:
-        """Return the first batch that a shard has behind one; ``before`` if none comes sooner."""
-        if batches_between(after, before) <= 1:
-            return before
-        start = RecordId(shard_id, after + 1, 0)
+    async def _look(self, suspect: _Suspect) -> _Looked:
+        shard_id, after, before = suspect
+        if after is None:
+            return _Looked(await self._first(shard_id, SpecialOffset.EARLIEST) or before)
+        if not may_miss(after, before):
+            return _Looked(before)
+        first = min(await self._first(shard_id, RecordId(shard_id, after + 1, 0)) or before, before)
+        if first < before or batches_between(after, before) > 1:
+            return _Looked(first)
+        oldest = await self._first(shard_id, SpecialOffset.EARLIEST)
+        return _Looked(first, is_trimmed=oldest is None or oldest > after)
+
+    async def _first(self, shard_id: int, start: Offset) -> int | None:
+        """Return the first batch that a shard has from an offset on; None if there is none."""
         async with asyncio.timeout(_READ_SECONDS):
             frames = self._client.read_shard(self._stream, shard_id, start, max_batches=1)
-            found = [each.ids[0].batch_id if each.ids else after + 1 async for each in frames]
-        return min([*found, before])
+            found = [each.ids[0].batch_id if each.ids else None async for each in frames]
+        if found and found[0] is None:
+            return start.batch_id if isinstance(start, RecordId) else 1  # it is there, and cannot be read
+        return found[0] if found else None
 
-    def _skip(self, found: Iterable[tuple[int, int | None, int]]) -> list[Frame]:
+    def _skip(self, looked: Iterable[tuple[_Suspect, _Looked]]) -> list[Frame]:
         expired: dict[str, str] = {}
         skipped = self._control.skipped
-        for shard_id, after, first in found:
+        for (shard_id, after, _), (first, is_trimmed) in looked:
             shard, name = self._epoch.shards[shard_id], str(shard_id)
             if after is None:
                 begun = min(first, shard.oldest or first) - 1
                 shard.begin(begun)
                 skipped[shard_id] = begun
-            elif (count := batches_between(after, first) - 1) > 0 and shard.skip(after, first):
-                expired[name] = ", ".join(filter(None, [expired.get(name), f"{count} batches behind {after}"]))
+            elif may_miss(after, first) and shard.skip(after, first):
+                count = batches_between(after, first) - 1
+                lost = f"{count} batches" if count > 0 else "an unknown number of batches" if is_trimmed else ""
+                if lost:
+                    expired[name] = ", ".join(filter(None, [expired.get(name), f"{lost} behind {after}"]))
                 skipped[shard_id] = max(first - 1, skipped.get(shard_id, 0))
         if not expired:
             return []

@@ -17,7 +17,7 @@ class Lag:
     Args:
         feed: The feed's name.
         ours: Prefix of the names of our consumers, which begin with the feed's name.
-        patience: Seconds without a frame after which a shard that is ahead is a warning.
+        patience: Seconds for which a shard is ahead, and sends no frame, before that is a warning.
         clock: Returns seconds; any that ascend.
     """
 
@@ -35,20 +35,20 @@ class Lag:
         self._stream, self._epoch, self._control = stream, epoch, control
         self._feed, self._ours, self._patience, self._clock = feed, ours, patience, clock
         self._consumers, self._others = list[str](), list[str]()
-        self._received_at = clock()
-        self._is_starved = False
+        self._ahead_since: dict[int, float] = {}
+        self._starved = set[int]()
         self._reported: dict[str, dict[str, float]] = {}
 
-    def note_frame(self) -> None:
-        """Note that a frame came."""
-        self._received_at = self._clock()
-        self._is_starved = False
+    def note_frame(self, shard_id: int) -> None:
+        """Note that a frame of a shard came."""
+        self._ahead_since.pop(shard_id, None)
+        self._starved.discard(shard_id)
 
     def progress(self, tails: Mapping[int, int], pending: int) -> list[Frame]:
         """Return a mark of how far behind the source the feed is, if that has changed.
 
         Args:
-            tails: The last batch of each shard; 0 if there is none.
+            tails: The last batch of each shard, or the number 0 of its log's epoch.
             pending: Number of records that landed and are not acknowledged.
         """
         parts = {f"shard {shard_id}": self._of_shard(shard_id, tail) for shard_id, tail in tails.items()}
@@ -61,13 +61,14 @@ class Lag:
     def _of_shard(self, shard_id: int, tail: int) -> dict[str, float]:
         landed = self._epoch.shards[shard_id]
         batches = batches_between(self._newest(shard_id), tail)
-        seconds = max(time.time() - landed.published_ms / 1000, 0) if batches and landed.published_ms else 0
-        return {
-            "batches_behind": batches,
-            "records_behind_about": round(batches * landed.records / max(landed.batches, 1)),
-            "seconds_behind": round(seconds, 1),
-            "records_redelivered": landed.again,
-        }
+        lag: dict[str, float] = {"batches_behind": batches, "records_redelivered": landed.again}
+        if not batches:
+            return lag | {"records_behind_about": 0, "seconds_behind": 0}
+        if landed.batches:
+            lag["records_behind_about"] = round(batches * landed.records / landed.batches)
+        if landed.published_ms:
+            lag["seconds_behind"] = round(max(time.time() - landed.published_ms / 1000, 0), 1)
+        return lag
 
     def _newest(self, shard_id: int) -> int:
         """Return the last batch that we have of a shard, or need not have.
@@ -96,11 +97,15 @@ class Lag:
         return name.startswith(f"{self._feed}-")
 
     def starved(self, tails: Mapping[int, int]) -> list[Frame]:
-        """Return a mark if nothing comes though there is more: once, until a frame comes again."""
-        if self._is_starved or self._clock() - self._received_at < self._patience:
+        """Return a mark if shards are ahead and nothing of them comes: once, until a frame of them comes again."""
+        now = self._clock()
+        ahead = [shard_id for shard_id, tail in tails.items() if batches_between(self._newest(shard_id), tail)]
+        self._ahead_since = {shard_id: self._ahead_since.get(shard_id, now) for shard_id in ahead}
+        before, self._starved = (
+            self._starved,
+            {each for each in ahead if now - self._ahead_since[each] >= self._patience},
+        )
+        if self._starved <= before:
             return []
-        ahead = [str(shard_id) for shard_id, tail in tails.items() if tail > self._newest(shard_id)]
-        if not ahead:
-            return []
-        self._is_starved = True
-        return [mark("starved", stream=self._stream, level="warning", shards=ahead, consumers=self._consumers)]
+        shards = [str(shard_id) for shard_id in sorted(self._starved)]
+        return [mark("starved", stream=self._stream, level="warning", shards=shards, consumers=self._consumers)]

@@ -73,7 +73,7 @@ class Landing:
         self._acknowledgements, self._progress, self._sink = acknowledgements, progress, sink
 
     async def land_fetch(self, number: int, fetch: Fetch) -> None:
-        """Land all frames of a fetch until it ends with an error."""
+        """Take all frames of a fetch until it ends with an error."""
         while True:
             self._take(number, fetch, await fetch.next_frames())
             await self._sink.wait_for_room()

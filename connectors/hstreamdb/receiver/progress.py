@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
-from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.frames import Frame, FrameSink
 from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
@@ -18,6 +18,7 @@ from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrame
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 from silverfold.connectors.hstreamdb.receiver.gaps import GapSearch
 from silverfold.connectors.hstreamdb.receiver.lag import Lag
+from silverfold.connectors.hstreamdb.receiver.look_calls import LookCalls
 
 _GAP_SECONDS: Final = 1.0
 """Seconds between looks, at least, when a frame shows a gap: the next epoch does not know of it."""
@@ -46,25 +47,39 @@ class Progress:
         clock: Callable[[], float],
     ) -> None:
         self._client, self._options, self._epoch, self._control = client, options, epoch, control
-        begins_at_end = subscription.offset == SpecialOffset.LATEST
-        self._gaps = GapSearch(client, options.stream, epoch, control, begins_at_end=begins_at_end)
+        self._calls = LookCalls(options.stream)
         patience = max(_LEAST_PATIENCE, subscription.ack_timeout_seconds)
+        self._gaps = GapSearch(
+            client,
+            options.stream,
+            epoch,
+            control,
+            self._calls,
+            begins_at_end=subscription.offset == SpecialOffset.LATEST,
+            patience=2 * patience,
+            clock=clock,
+        )
         self._lag = Lag(options.stream, epoch, control, feed=feed, ours=ours, patience=patience, clock=clock)
         self._gap_found = asyncio.Event()
 
     def frames(self, found: FetchedFrame, consumer: str) -> list[Frame]:
-        """Return what lands of a fetched frame; see `Epoch.frames`. Looks soon if it shows a gap."""
-        self._lag.note_frame()
+        """Return what lands of a fetched frame; see `Epoch.frames`.
+
+        If the frame shows a gap, a control frame is before it, and the next look is soon.
+        """
+        if found.ids:
+            self._lag.note_frame(found.ids[0].shard_id)
         gaps = self._epoch.gaps_found
         frames = self._epoch.frames(
             found.body, found.ids, found.error, consumer=consumer, published_ms=found.published_ms
         )
-        if self._epoch.gaps_found > gaps:
-            self._gap_found.set()
-        return frames
+        if self._epoch.gaps_found == gaps:
+            return frames
+        self._gap_found.set()
+        return [*self._control.missing_frames(self._epoch), *frames]
 
     async def run(self, sink: FrameSink, pending: Callable[[], int]) -> None:
-        """Look for ever. A call that fails is left out: the fetches notice what is wrong.
+        """Look for ever. A call that fails costs only what it is for.
 
         Args:
             pending: Returns the number of landed records that are not acknowledged yet.
@@ -72,20 +87,20 @@ class Progress:
         subscription_id = self._options.subscription
         while True:
             self._gap_found.clear()
-            found, tails = None, dict[int, int]()
-            with suppress(SilverfoldError):
-                found = await self._client.get_subscription(subscription_id)
-            with suppress(SilverfoldError):
-                tails = await self._tails()
+            found = await self._calls.one("GetSubscription", partial(self._client.get_subscription, subscription_id))
+            tails = await self._tails()
             # Each is taken as soon as it is made: an epoch that ends meanwhile has it, as the next one believes.
-            sink.take(await self._gaps.expired(tails))
-            if found is not None:
+            sink.take(await self._gaps.look(tails))
+            if found is None:
+                sink.take(self._control.missing_frames(self._epoch))
+            else:
                 sink.take(self._control.next_frames(found, self._epoch))
-            with suppress(SilverfoldError):
-                consumers = await self._client.list_consumers(subscription_id)
+            consumers = await self._calls.one("ListConsumers", partial(self._client.list_consumers, subscription_id))
+            if consumers is not None:
                 sink.take(self._lag.shared([each.name for each in consumers]))
             if tails:
                 sink.take([*self._lag.progress(tails, pending()), *self._lag.starved(tails)])
+            sink.take(self._calls.failing())
             await sink.wait_for_room()
             await asyncio.sleep(_GAP_SECONDS)
             with suppress(TimeoutError):
@@ -93,8 +108,12 @@ class Progress:
                     await self._gap_found.wait()
 
     async def _tails(self) -> dict[int, int]:
-        """Return the last batch of each shard; 0 if there is none."""
+        """Return the last batch of each shard, or the number 0 of its log's epoch; of those whose node answers."""
         stream = self._options.stream
-        shards = [each.shard_id for each in await self._client.list_shards(stream)]
-        tails = {shard_id: await self._client.tail(stream, shard_id) for shard_id in shards}
-        return {shard_id: 0 if tail is None else tail.batch_id for shard_id, tail in tails.items()}
+        shards = await self._calls.one("ListShards", partial(self._client.list_shards, stream)) or ()
+        shard_ids = [each.shard_id for each in shards]
+        ends = await self._calls.each(
+            (f"GetTailRecordId of shard {shard_id}", partial(self._client.log_end, stream, shard_id))
+            for shard_id in shard_ids
+        )
+        return {shard_id: end.batch_id for shard_id, end in zip(shard_ids, ends, strict=True) if end is not None}

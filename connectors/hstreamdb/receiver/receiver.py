@@ -1,7 +1,7 @@
 """The receiver: fetches of one subscription, landed as received and acknowledged once committed.
 
-An epoch ends when one of its fetches ends. Those acknowledgements that were not sent wait for the next epoch's fetches:
-they count if the node still knows the subscription's state, and are ignored otherwise.
+An epoch ends when one of its fetches ends. Acknowledgements that were not sent go out with the next epoch's fetches:
+they count if the node still has its state of the subscription, and are ignored otherwise.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOff
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse
 from silverfold.connectors.hstreamdb.protocol.status import Action
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
-from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, newest_batches
+from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches, landed_batches
 from silverfold.connectors.hstreamdb.receiver.landing import Acknowledgements, Landing
 from silverfold.connectors.hstreamdb.receiver.progress import Progress
 
@@ -38,7 +38,7 @@ class HStreamReceiver:
         self._feed, self._options, self._environ = feed, feed.options, environ
         self._acks: Sequence[AckQueue] = ()
         self._last_control: bytes | None = None
-        self._newest: Mapping[int, int] = {}
+        self._landed: Mapping[int, LandedBatches] = {}
         self._was_let_in = False
         self._consumer_prefix = f"{feed.name}-{uuid.uuid4().hex[:8]}"  # of this process: another's are not ours
 
@@ -70,11 +70,11 @@ class HStreamReceiver:
             self._was_let_in = True
             found = await self._subscription(client, has_landed=self._options.stream in resume.source_positions)
             unacked, timeout = found.subscription.max_unacked_records, found.subscription.ack_timeout_seconds
-            self._newest = self._newest or newest_batches(
+            self._landed = self._landed or landed_batches(
                 [*resume.source_positions.values(), *resume.silver_positions.values()]
             )
             control = ControlFrames(self._options, found.subscription, self._last_control or resume.last_control)
-            epoch = Epoch(self._options.stream, control.expected_after(self._newest))
+            epoch = Epoch(self._options.stream, control.expected(self._landed))
             progress = Progress(
                 client,
                 self._options,
@@ -88,7 +88,7 @@ class HStreamReceiver:
             marks = window_marks(self._feed, max_unacked=unacked, ack_timeout=timeout)
             try:
                 # Frames of a subscription that was created anew are no copies: so its control frame is before them.
-                await sink.land([*marks, *control.next_frames(found, epoch)])
+                await sink.land([*marks, *control.next_frames(found, epoch, is_opening=True)])
                 fetches = [await self._open(client, acks) for acks in self._acks]
                 subscribed = mark(
                     "subscribed",
@@ -101,7 +101,7 @@ class HStreamReceiver:
                 await sink.land([subscribed])
                 await self._land_all(fetches, sink, progress, most=max(unacked // 2, 1))
             finally:
-                self._last_control, self._newest = control.last, epoch.newest
+                self._last_control, self._landed = control.last, epoch.landed
 
     async def _subscription(self, client: Client, *, has_landed: bool) -> GetSubscriptionResponse:
         """Return the subscription, created if allowed, and what of it is acknowledged."""
@@ -171,8 +171,8 @@ class HStreamReceiver:
 def window_marks(feed: HStreamFeed, *, max_unacked: int, ack_timeout: int) -> list[Frame]:
     """Return warnings about a window that is too small for the feed's commits, or a time-out too short for them.
 
-    The arithmetic is in them: what is landed is acknowledged after its commit, so there is never more under way than
-    ``max_unacked``, and all of it takes a commit's interval and time to be acknowledged.
+    They show the arithmetic. Records are acknowledged after their commit, so at most ``max_unacked`` come in the time
+    that a commit's interval, the commit and the acknowledgement take together.
     """
     seconds = feed.commit.interval_ms / 1000 + COMMIT_SECONDS + ANSWER_SECONDS
     marks = []

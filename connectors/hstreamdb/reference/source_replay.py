@@ -69,15 +69,15 @@ class HStreamSourceReplay:
         self._runner.close()
 
     def control(self, frame: ControlFrame) -> None:
-        """Take committed floors: the newest are those that hold."""
+        """Note committed floors; the newest ones count."""
         self._floors = json.loads(frame.body)
 
     def landed(self, body: bytes) -> Sequence[SourceRecord]:
-        """Return the ids of a frame; none if they cannot be read, for they were not acknowledged either."""
+        """Return the ids of a frame. None if they cannot be read: then they were not acknowledged either."""
         return FetchedFrame.of(body).ids
 
     def was_acknowledged(self, record: SourceRecord) -> bool:
-        """Return whether a floor of the subscription that there is now is at the record or above it."""
+        """Return whether a record is at or below a committed floor of the current subscription."""
         shard_id, batch_id, _ = record
         is_current = self._floors.get("created") == self._created
         return is_current and batch_id <= int(self._floors["offsets"].get(str(shard_id), 0))

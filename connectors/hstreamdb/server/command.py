@@ -23,7 +23,7 @@ from silverfold.connectors.hstreamdb.server.workload.tables import ChangingTable
 
 
 class Compression(StrEnum):
-    """Compression of the batches."""
+    """Compression of the batches: the names that typer offers, of `CompressionType`."""
 
     NONE = "none"
     GZIP = "gzip"
@@ -60,7 +60,7 @@ def hstreamdb(
     tables = {name: load_rows(file) for name, file in _named_files(table or []).items()}
     if port and port + nodes > 65_536:
         raise typer.BadParameter(f"there are no {nodes} ports from {port} on", param_hint="--port")
-    kind = CompressionType[compression.name]
+    compression_type = CompressionType[compression.name]
     with (
         HStreamServer.start(ClusterOptions(nodes=nodes, port=port, host=host)) as cluster,
         stopped_by_signals() as stop,
@@ -71,7 +71,7 @@ def hstreamdb(
                 cluster.create_stream(name, shards),
                 cluster.append,
                 layout=layout,
-                compression=kind,
+                compression=compression_type,
             )
             for name, rows in tables.items()
         ]

@@ -1,4 +1,4 @@
-"""The nodes that a cluster believes to live, and which of them has what."""
+"""The member list: the nodes believed to be alive, and which of them owns a subscription, a reader or a shard."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class MemberList:
 
     @property
     def live(self) -> list[Member]:
-        """The members by id, with those that died only just now."""
+        """The members by id, with those that have just died."""
         since = time.monotonic() - self._options.member_delay
         return [each for each in self.all if each.died_at is None or each.died_at > since]
 
     def node_of(self, text: str) -> ServerNode:
-        """Return the node of anything, by its hash; nothing is stored."""
+        """Return the node that a text hashes to. Nothing is stored."""
         return self._hashed(text).to_message(self._options.describe_layout)
 
     def allocated(self, kind: str, name: str) -> Member:

@@ -40,7 +40,7 @@ async def describe_cluster(node: Node, _request: Empty) -> bytes:
 
 
 async def lookup_shard(node: Node, request: LookupShardRequest) -> LookupShardResponse:
-    """Return the node to append at; of any id, also of none there is."""
+    """Return the node to append at, for any shard id, even an unknown one."""
     return LookupShardResponse(shard_id=request.shard_id, server_node=node.members.node_of(f"{request.shard_id}"))
 
 
@@ -57,7 +57,7 @@ async def lookup_shard_reader(node: Node, request: LookupShardReaderRequest) -> 
 
 
 async def lookup_resource(node: Node, request: LookupResourceRequest) -> ServerNode:
-    """Return the node of anything."""
+    """Return the node that owns a resource."""
     known = request.res_type in list(ResourceType)
     kind = ResourceType(request.res_type).name if known else str(request.res_type)
     return node.members.message(node.members.allocated(kind, request.res_id))

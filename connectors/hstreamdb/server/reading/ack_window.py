@@ -23,7 +23,7 @@ class Point(NamedTuple):
 
 
 class AckWindow:
-    """The books of one shard, from its lower bound on.
+    """The acknowledgements of one shard, from its lower bound on.
 
     Args:
         start: The first batch to read.

@@ -52,7 +52,7 @@ class ConsumerBuffer:
 
 
 class Assignment:
-    """Which consumer gets which shard; a shard has one owner at most.
+    """Assigns shards to consumers. A shard has at most one owner.
 
     Args:
         shards: The ids of its shards, in the order in which they are assigned.

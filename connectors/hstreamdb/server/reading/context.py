@@ -63,11 +63,11 @@ class ReadingContext:
         self._task = asyncio.create_task(self._run())
 
     def notice(self) -> None:
-        """Look again at what there is to do."""
+        """Wake the loops: something has changed."""
         self._changed.set()
 
     def join(self, consumer: ConsumerBuffer) -> None:
-        """Add a consumer. Raises Refusal if the name is taken, or nothing is delivered any more."""
+        """Add a consumer. Raises Refusal if its name is taken, or the context is stopping."""
         if self.state is not ContextState.RUNNING:
             raise refusals.invalid_subscription()
         if consumer.name in self.consumers:

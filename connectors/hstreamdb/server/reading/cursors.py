@@ -19,7 +19,7 @@ _WAIT: Final = 60.0
 
 @dataclass
 class LogCursor:
-    """How far a log was read.
+    """A position in a log that moves as batches are read.
 
     Args:
         next: The next LSN.

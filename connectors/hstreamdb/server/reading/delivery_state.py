@@ -1,4 +1,4 @@
-"""The books of a subscription on one node: windows of its shards, the limit of unacknowledged records, the check list.
+"""What one node delivered of a subscription: its shards' windows, the unacknowledged records, the check list.
 
 Nothing here waits or sends: a reading context asks whether it may read, and which records are due.
 """
@@ -18,7 +18,7 @@ class UnknownShard(Exception):
 
 
 class DeliveryState:
-    """Account of batches read, sent and acknowledged.
+    """State of batches read, sent and acknowledged.
 
     Args:
         bounds: The first batch that is not acknowledged, of each shard.
@@ -36,7 +36,7 @@ class DeliveryState:
 
     @property
     def may_read(self) -> bool:
-        """Whether the limit allows a round of reading; a round may pass it."""
+        """Whether the limit allows a round of reading. A round may exceed it."""
         return self.unacked < self._max_unacked
 
     def sent(self, shard: int, batch: int, size: int) -> None:
@@ -55,7 +55,7 @@ class DeliveryState:
             The checkpoints to store, by shard.
 
         Raises:
-            UnknownShard: Of a shard's records, or those before it, some may be acknowledged.
+            UnknownShard: An id names another shard. Ids of shards before it are acknowledged.
         """
         checkpoints = {}
         for shard, points in _by_shard(ids).items():

@@ -57,7 +57,7 @@ class ShardLog:
 
     @property
     def tail(self) -> int:
-        """LSN of the last batch, also if it vanished; of an empty log the one before the first."""
+        """LSN of the last batch, even if it vanished; of an empty log, the one before its first."""
         return self._next - 1
 
     def append(self, stored: bytes, size: int, appended_ms: int) -> int:

@@ -75,7 +75,7 @@ class Store:
 
     Args:
         clock: Returns the seconds since 1970.
-        chance: Makes ids of shards.
+        chance: Source of random bits for shard ids.
     """
 
     def __init__(self, limits: StoreLimits, *, clock: Callable[[], float], chance: Random) -> None:
@@ -123,7 +123,7 @@ class Store:
             del self.shards[shard]
 
     def append(self, shard_id: int, batch: BatchedRecord) -> int:
-        """Store a batch; return its LSN. The producer's word on the number of its records is taken.
+        """Store a batch; return its LSN. The producer's number of records is not checked.
 
         Args:
             batch: Gets the time of the append.

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from silverfold.connectors.frames import Resume
+from silverfold.connectors.frames import Kind, Resume
+from silverfold.connectors.hstreamdb.client.client import Client
+from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
+from silverfold.connectors.hstreamdb.client.settings import ConnectionSettings
 from silverfold.connectors.hstreamdb.connector import CONNECTOR
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import (
@@ -17,7 +21,8 @@ from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import (
 )
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
-from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
+from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches, landed_batches
+from silverfold.connectors.hstreamdb.receiver.progress import Progress
 from silverfold.connectors.hstreamdb.server.options import Fault
 from tests.support.hstreamdb.landed import STREAM
 from tests.support.hstreamdb.receiving import CountingSink, append, cluster, feed, received, until
@@ -57,10 +62,12 @@ def test_what_another_warehouse_acknowledged_is_a_warning_once() -> None:
                 async with received(settings, sink):
                     await append(client, numbers)
                     await until(lambda sink=sink: len(sink.values()) == 20)  # type: ignore[misc]  # a default binds it
+                    if sink is there:
+                        await until(lambda: bool(there.marks("acknowledged elsewhere")))
             async with received(settings, again, resume_of(here)):
                 await until(lambda: bool(again.marks("subscribed")))
                 await append(client, range(40, 60))
-                await until(lambda: len(again.values()) == 20)
+                await until(lambda: len(again.values()) == 20 and bool(again.marks("acknowledged elsewhere")))
             async with received(settings, again, resume_of(here, again)):
                 await until(lambda: len(again.marks("subscribed")) == 2)
         assert here.marks("acknowledged elsewhere") == []
@@ -168,6 +175,53 @@ def test_what_has_landed_and_is_trimmed_before_the_first_look_that_succeeds_is_n
     asyncio.run(run())
 
 
+def test_a_gap_that_no_look_has_settled_is_known_to_the_next_receiver() -> None:
+    async def run() -> None:
+        first, second, third, calls = CountingSink(), CountingSink(), CountingSink(), list(range(1_000))
+        async with cluster() as (server, client):
+            settings = feed(server.address)
+            ids = [await client.append(STREAM, {"id": 0})]
+            async with received(settings, first):
+                await until(lambda: first.values() == [0])
+            ids += [await client.append(STREAM, {"id": number}) for number in range(1, 5)]
+            await client.trim_shard(STREAM, ids[0].shard_id, ids[3])
+            server.add_fault(Fault("ListShards", calls, None, delay=1_000))
+            async with received(settings, second, resume_of(first)):
+                await until(lambda: second.values() == [4])
+            calls.clear()
+            async with received(settings, third, resume_of(first, second)):
+                await until(lambda: bool(third.marks("expired")))
+        assert second.marks("expired") == []
+        (found,) = third.marks("expired")
+        assert found["shards"] == {str(ids[0].shard_id): f"3 batches behind {ids[0].batch_id}"}
+
+    asyncio.run(run())
+
+
+def test_a_gap_lands_with_the_frame_that_shows_it_and_what_lands_later_closes_it() -> None:
+    settings, subscription = feed("hstream://h").options, Subscription(creation_time=Timestamp(seconds=1))
+    control, epoch = ControlFrames(settings, subscription, None), Epoch(STREAM, {7: LandedBatches(1)})
+    control.next_frames(GetSubscriptionResponse(subscription=subscription), epoch)
+    progress = Progress(
+        Client(ConnectionSettings(url="hstream://h")),
+        settings,
+        epoch,
+        control,
+        subscription=subscription,
+        feed="feed",
+        ours="feed-1",
+        clock=lambda: 0.0,
+    )
+    frames = [each for batch in (2, 6, 4) for each in progress.frames(FetchedFrame(b"", [RecordId(7, batch, 0)]), "c")]
+    assert [each.kind for each in frames] == [Kind.DATA, Kind.CONTROL, Kind.DATA, Kind.DATA]
+    assert json.loads(frames[1].body)["missing"] == {"7": [["2", "6"]]}
+    landed = landed_batches(["7-1-0", *(each.source_position for each in frames if each.source_position)])
+    expected = ControlFrames(settings, subscription, frames[1].body).expected(landed)
+    assert expected == {7: LandedBatches(6, ((2, 4), (4, 6)))}
+    other = Subscription(creation_time=Timestamp(seconds=2))
+    assert ControlFrames(settings, other, frames[1].body).expected(landed) == {7: LandedBatches(6)}
+
+
 EPOCH = 1 << 32
 
 
@@ -182,7 +236,7 @@ EPOCH = 1 << 32
 def test_a_checkpoint_above_what_is_missing_tells_that_another_warehouse_had_it(
     landed: list[int], checkpoint: int, expected: str | None
 ) -> None:
-    epoch = Epoch(STREAM, {7: EPOCH + 1})
+    epoch = Epoch(STREAM, {7: LandedBatches(EPOCH + 1)})
     subscription = Subscription(subscription_id="feed", stream_name=STREAM, creation_time=Timestamp(seconds=1))
     control = ControlFrames(feed("hstream://h").options, subscription, None)
     sink = CountingSink()
@@ -194,5 +248,7 @@ def test_a_checkpoint_above_what_is_missing_tells_that_another_warehouse_had_it(
 
 
 def test_records_that_came_again_last_are_no_sign_of_another_warehouse() -> None:
-    assert CONNECTOR.resume_position(["7-9-0", "8-3-0", "7-5-0"]) == "7-9,8-3"
-    assert CONNECTOR.resume_position(["7-9,8-3", "8-4-0"]) == "7-9,8-4"
+    resumed = CONNECTOR.resume_position(["7-9-0", "8-1-0", "7-5-0"])
+    assert resumed == "7-9+0-5+5-9,8-1"
+    assert CONNECTOR.resume_position([resumed, "8-2-0", "7-6-0"]) == "7-9+0-5+6-9,8-2"
+    assert landed_batches([resumed])[8] == LandedBatches(1)

@@ -53,6 +53,7 @@ def test_a_shard_that_another_consumer_owns_starves_the_feed_and_says_who_has_it
                 await fetch.next_frame()
                 progress = looking(client, options, found, now)
                 task = asyncio.create_task(progress.run(sink, lambda: 0))
+                await until(lambda: bool(sink.marks("progress")))
                 now[0] = 61.0
                 await until(lambda: bool(sink.marks("starved")))
                 await sink.looked()

@@ -335,6 +335,7 @@ def test_a_shard_that_moves_to_another_of_our_fetches_is_marked_once() -> None:
     epoch, ids = Epoch(STREAM), [RecordId(7, 1, 0)]
     assert [each.kind for each in epoch.frames(b"1", ids, consumer="a")] == [Kind.DATA]
     moved, frame = epoch.frames(b"2", ids, consumer="b")
+    assert moved.stream is None, "it would take the place of the stream's warnings in status"
     assert json.loads(moved.body) == {"mark": "reassigned", "shard": "7", "before": "a", "now": "b"}
     assert frame == Frame(b"2", Kind.DATA, Boundary.WHOLE, STREAM, "7-1-0")
     assert [each.kind for each in epoch.frames(b"3", ids, consumer="b")] == [Kind.DATA]

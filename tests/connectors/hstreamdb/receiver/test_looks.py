@@ -1,0 +1,221 @@
+"""Looks at a scripted source: what each call that fails costs, and what a look finds out of shards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from silverfold.conf.errors import SourceUnavailable
+from silverfold.connectors.hstreamdb.client.client import Client
+from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
+from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
+from silverfold.connectors.hstreamdb.protocol.messages.streams import Shard
+from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
+from silverfold.connectors.hstreamdb.protocol.records import RecordId
+from silverfold.connectors.hstreamdb.receiver import gaps, progress
+from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
+from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches
+from silverfold.connectors.hstreamdb.receiver.progress import Progress
+from tests.support.epochs import in_background
+from tests.support.hstreamdb.landed import STREAM, feed_of
+from tests.support.hstreamdb.receiving import CountingSink, until
+
+OLD, NEW = 2 << 32, 3 << 32
+"""Two epochs of a log, as the batches with the number 0."""
+EARLIEST, LATEST = (
+    Subscription(ack_timeout_seconds=60, creation_time=Timestamp(seconds=1), offset=offset) for offset in SpecialOffset
+)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_GAP_SECONDS", 0.005)
+    monkeypatch.setattr(gaps, "_READ_SECONDS", 0.05)
+
+
+class Source:
+    """What a client finds in the shards of a stream.
+
+    Args:
+        batches: Those that each shard has.
+        ends: Its last batch, if it does not have that.
+    """
+
+    def __init__(self, batches: Mapping[int, Sequence[int]], ends: Mapping[int, int] | None = None) -> None:
+        self.batches = dict(batches)
+        self.ends = {shard: max(found) for shard, found in batches.items()} | dict(ends or {})
+        self.broken: dict[int, str] = {}
+        """Which calls fail for a shard."""
+
+    async def get_subscription(self, _name: str) -> GetSubscriptionResponse:
+        return GetSubscriptionResponse(subscription=EARLIEST)
+
+    async def list_shards(self, _stream: str) -> list[Shard]:
+        return [Shard(shard_id=shard) for shard in self.ends]
+
+    async def list_consumers(self, _name: str) -> list[Any]:
+        return []
+
+    async def log_end(self, _stream: str, shard: int) -> RecordId:
+        if self.broken.get(shard) == "end":
+            raise SourceUnavailable("GetTailRecordId: INTERNAL")
+        return RecordId(shard, self.ends[shard], 0)
+
+    async def read_shard(
+        self, _stream: str, shard: int, start: RecordId | SpecialOffset, *, max_batches: int
+    ) -> AsyncIterator[FetchedFrame]:
+        if self.broken.get(shard) == "read":
+            raise SourceUnavailable("ReadShardStream: INTERNAL")
+        if self.broken.get(shard) == "silence":
+            await asyncio.Event().wait()
+        least = start.batch_id if isinstance(start, RecordId) else 0
+        for batch in [each for each in sorted(self.batches[shard]) if each >= least][:max_batches]:
+            yield fetched(shard, batch)
+
+
+def fetched(shard: int, batch: int) -> FetchedFrame:
+    return FetchedFrame(b"", [RecordId(shard, batch, 0)])
+
+
+class Looks:
+    """A receiver's looks at a source, and what landed of them.
+
+    Args:
+        landed: The newest batch of each shard that has landed before.
+    """
+
+    def __init__(
+        self, source: Source, landed: Mapping[int, int] | None = None, subscription: Subscription = EARLIEST
+    ) -> None:
+        options = feed_of().options.model_copy(update={"committed_seconds": 0.01})
+        self.sink, self.now = CountingSink(), 0.0
+        self.control = ControlFrames(options, subscription, None)
+        self.epoch = Epoch(STREAM, {shard: LandedBatches(batch) for shard, batch in (landed or {}).items()})
+        self.progress = Progress(
+            cast("Client", source),
+            options,
+            self.epoch,
+            self.control,
+            subscription=subscription,
+            feed="feed",
+            ours="feed-1",
+            clock=lambda: self.now,
+        )
+
+    def take(self, shard: int, batches: Iterable[int]) -> None:
+        for batch in batches:
+            self.sink.take(self.progress.frames(fetched(shard, batch), "consumer"))
+
+    def run(self) -> Any:
+        return in_background(self.progress.run(self.sink, lambda: 0))
+
+
+@pytest.mark.parametrize("call", ["end", "read", "silence"])
+def test_a_shard_whose_calls_fail_hides_no_loss_of_another_and_is_a_warning(call: str) -> None:
+    async def run() -> None:
+        source = Source({shard: [OLD + 5] for shard in (1, 2, 3)})
+        looks = Looks(source, dict.fromkeys((1, 2, 3), OLD + 1))
+        for shard in (1, 2, 3):
+            looks.take(shard, [OLD + 5])
+        source.broken[1] = call
+        async with looks.run():
+            await until(lambda: bool(looks.sink.marks("look fails")))
+            assert [sorted(each["shards"]) for each in looks.sink.marks("expired")] == [["2", "3"]]
+            source.broken.clear()
+            await until(lambda: len(looks.sink.marks("expired")) == 2)
+        assert looks.sink.marks("expired")[1]["shards"] == {"1": f"3 batches behind {OLD + 1}"}
+        (failing,) = looks.sink.marks("look fails")
+        assert (failing["level"], [name.endswith("shard 1") for name in failing["calls"]]) == ("warning", [True])
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("has", "expected"),
+    [
+        ([NEW + 1], [f"an unknown number of batches behind {OLD + 3}"]),
+        ([NEW + 3], [f"2 batches behind {OLD + 3}"]),
+        ([OLD + 2, NEW + 1], []),
+        ([OLD + 4, NEW + 1], []),
+    ],
+    ids=["all of the old epoch are gone", "some of the new one too", "none are gone", "it is still to come"],
+)
+def test_batches_lost_at_the_end_of_a_log_s_epoch_are_a_warning(has: list[int], expected: list[str]) -> None:
+    async def run() -> None:
+        looks = Looks(Source({7: has}), {7: OLD + 3})
+        looks.take(7, [has[-1]])
+        async with looks.run():
+            await until(lambda: bool(looks.sink.marks("progress")))
+            await asyncio.sleep(0.05)
+        assert [each["shards"]["7"] for each in looks.sink.marks("expired")] == expected
+
+    asyncio.run(run())
+
+
+def test_what_was_gone_before_the_feed_is_no_loss_though_the_log_begins_a_new_epoch() -> None:
+    async def run() -> None:
+        looks = Looks(Source({7: [OLD + 4, OLD + 5]}, {7: NEW}))
+        async with looks.run():
+            await until(lambda: bool(looks.sink.marks("progress")))
+            begun = dict(looks.control.skipped)
+            looks.take(7, [OLD + 4, OLD + 5])
+            await asyncio.sleep(0.05)
+        assert looks.sink.marks("expired") == []
+        assert begun == {7: OLD + 3}
+
+    asyncio.run(run())
+
+
+def test_a_shard_of_which_nothing_comes_is_starved_though_others_flow() -> None:
+    async def run() -> None:
+        source = Source({1: [OLD + 1], 2: [OLD + 1, OLD + 2]})
+        looks = Looks(source, {1: OLD, 2: OLD})
+        async with looks.run():
+            looks.take(1, [OLD + 1])
+            await until(lambda: bool(looks.sink.marks("progress")))
+            looks.now = 61.0
+            looks.take(1, [OLD + 1])
+            await until(lambda: bool(looks.sink.marks("starved")))
+            await asyncio.sleep(0.05)
+        assert [each["shards"] for each in looks.sink.marks("starved")] == [["2"]]
+        assert looks.sink.marks("progress")[-1]["parts"]["shard 2"] == {"batches_behind": 2, "records_redelivered": 0}
+
+    asyncio.run(run())
+
+
+def test_batches_that_stay_in_the_shard_and_do_not_come_are_a_warning_once() -> None:
+    async def run() -> None:
+        looks = Looks(Source({7: range(OLD + 1, OLD + 6)}), {7: OLD + 1})
+        looks.take(7, [OLD + 5])
+        async with looks.run():
+            await until(lambda: bool(looks.sink.marks("progress")))
+            looks.now = 119.0
+            await asyncio.sleep(0.05)
+            assert looks.sink.marks("not delivered") == []
+            looks.now = 120.0
+            await until(lambda: bool(looks.sink.marks("not delivered")))
+            await asyncio.sleep(0.05)
+        (found,) = looks.sink.marks("not delivered")
+        assert (found["level"], found["shards"]) == ("warning", {"7": f"behind {OLD + 1}"})
+        assert looks.sink.marks("expired") == []
+
+    asyncio.run(run())
+
+
+def test_a_feed_from_the_end_whose_records_came_before_its_first_look_has_them_once() -> None:
+    async def run() -> None:
+        looks = Looks(Source({7: range(OLD + 1, OLD + 10)}), subscription=LATEST)
+        async with looks.run():
+            await until(lambda: bool(looks.sink.marks("progress")))
+            assert looks.control.skipped == {7: OLD + 9}
+            looks.take(7, [OLD + 3, OLD + 4])
+            await until(lambda: looks.control.skipped == {7: OLD + 2})
+            await asyncio.sleep(0.05)
+        lag = looks.sink.marks("progress")[-1]["parts"]["shard 7"]
+        assert (lag["batches_behind"], lag["records_redelivered"]) == (5, 0)
+
+    asyncio.run(run())
