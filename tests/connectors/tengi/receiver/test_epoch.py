@@ -171,14 +171,7 @@ def test_another_snapshot_is_asked_for_in_place_of_one_that_nobody_asked_for_and
     assert Played(landed_positions(played.frames)).asked == [Subscribe("orders", -1)]
     other = snapshot(5, [ONE]).set_value("id", Identifier(bytes(16)))
     played.take(schema(), *changes(6), other, *changes(7))
-    assert played.places == [
-        "control none",
-        "data whole 2",
-        "snapshot begin",
-        "snapshot whole 5",
-        "data whole 6",
-        "data whole 7",
-    ]
+    assert played.places[2:] == ["snapshot begin", "snapshot whole 5", "data whole 6", "data whole 7"]
 
 
 def test_a_quiet_table_is_asked_for_again_now_and_then() -> None:
