@@ -89,9 +89,9 @@ class Session:
         return MessageReceived(frame.body, header, template, self._positions.after(frame))
 
     def _of_other_encoding(self, frame: Frame, error: WireError) -> OtherEncodingReceived:
-        """Return the event for a frame that the schema does not concern; raise for SBE of the other byte order.
+        """Return the event for a frame of another encoding. Raise for SBE of the other byte order.
 
-        That one is to be read by a schema whose byte order is right: reading must not go on behind it.
+        Such a frame needs a schema with that byte order: it must not be passed over.
         """
         assert self._framing.encoding is not None
         encoding = frame.head[self._framing.encoding.number]

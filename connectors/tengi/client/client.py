@@ -35,7 +35,8 @@ class Client:
         Raises:
             SourceUnavailable: No transport connects, or the client was stopped first.
             UntrustedSource: The certificate is not trusted.
-            RemoteProtocolError, WireError: The server's answer is no handshake.
+            RemoteProtocolError: The server's answer is no handshake.
+            WireError: A value of our handshake cannot be written, or is too large.
             ConfigError: A file for TLS cannot be used.
             Exception: As ``on_connect``. The connection is closed then.
         """

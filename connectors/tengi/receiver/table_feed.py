@@ -78,7 +78,8 @@ class TableFeed:
         return _NEVER if self.refused else min(due)
 
     def subscribe(self, now: float) -> list[Frame]:
-        """Subscribe from the position on; return the frames to land. A snapshot under way is abandoned."""
+        """Subscribe from the position on; return the frames to land. A snapshot under way is replaced by another."""
+        self._order.abandon_snapshot(now)
         position = self._order.position
         request = (
             Subscribe(self._stream, -1) if position is None else Subscribe(self._stream, position.seq, position.epoch)
@@ -87,8 +88,7 @@ class TableFeed:
         self._schema_by, self._idle_by = now + self._options.subscribe_wait, now + self._options.resubscribe_idle
         self._part_by = self._retry_at = _NEVER
         asked = mark("snapshot asked", stream=self._stream)._replace(source_position=_NO_POSITION)
-        frames = [asked] if position is None else []
-        return frames + self._perform(self._order.abandon_snapshot(now), now)
+        return [asked] if position is None else []
 
     def due(self, now: float) -> list[Frame]:
         """Return the frames to land because of the time. Safe to call early. Raises as `take` if a gap stays."""

@@ -59,10 +59,14 @@ class ClientPollingLink(Link):
         self._post_socket: Connection | None = None
         self._has_ended = False
 
-    async def shake_hands(self) -> None:
-        """Exchange handshakes. Raises as ``dialing.open_link``."""
-        request = self._client.send_handshake(self._settings.handshake)
-        body = await self._exchange(request)
+    async def shake_hands(self, handshake: bytes) -> None:
+        """Exchange handshakes: post ours, and take the answer.
+
+        Raises:
+            SourceUnavailable: The server cannot be reached, or closed the connection without a handshake.
+            RemoteProtocolError, WireError: The answer is no handshake.
+        """
+        body = await self._exchange(handshake)
         if body is None:
             raise SourceUnavailable(f"{self.peer_address} closed the connection without a handshake")
         self._client.receive(body)

@@ -34,7 +34,7 @@ async def open_first_link(host: str, settings: Configuration, log: FilteringBoun
     for transport, port in settings.transports.items():
         try:
             return await open_link(Address(host, port), transport, settings, log)
-        except (SourceUnavailable, RemoteProtocolError, WireError) as error:
+        except (SourceUnavailable, RemoteProtocolError) as error:
             if len(settings.transports) == 1:
                 raise
             reasons.append(f"{transport}: {error}")
@@ -50,7 +50,8 @@ async def open_link(
         SourceUnavailable: Nobody listens, the server closed the connection without a handshake, the connection broke,
             or a timeout expired.
         UntrustedSource: The certificate is not trusted.
-        RemoteProtocolError, WireError: The answer is no handshake.
+        RemoteProtocolError: The answer is no handshake, or not all of one.
+        WireError: A value of our handshake cannot be written, or is too large.
         ConfigError: The authorities' file cannot be used.
     """
     log = (log or structlog.get_logger("tengi.client")).bind(server=str(address), transport=transport.value)
@@ -64,15 +65,17 @@ async def open_link(
         max_packet=settings.max_packet,
         max_answer=settings.max_answer,
     )
+    handshake = protocol.send_handshake(settings.handshake)
     if transport is Transport.HTTP:
         polling = ClientPollingLink(address, tls, protocol, settings, log=log)
-        await _in_time(polling.shake_hands(), address, settings.handshake_timeout + settings.connect_timeout)
+        opening_polls = polling.shake_hands(handshake)
+        await _answered(opening_polls, address, settings.handshake_timeout + settings.connect_timeout)
         polling.start()
         return polling
     socket = await connect(address, timeout=settings.connect_timeout, tls=tls)
     try:
-        opening = _open_stream(socket, address, protocol, settings, log)
-        link = await _in_time(opening, address, settings.handshake_timeout)
+        opening = _open_stream(socket, address, protocol, settings, handshake, log=log)
+        link = await _answered(opening, address, settings.handshake_timeout)
     except BaseException:
         await socket.close()
         raise
@@ -80,19 +83,29 @@ async def open_link(
     return link
 
 
-async def _in_time(opening: Awaitable[_T], address: Address, seconds: float) -> _T:
+async def _answered(opening: Awaitable[_T], address: Address, seconds: float) -> _T:
+    """Await the answer to a handshake. What cannot be read as one is the peer's fault: it may be a proxy's."""
     try:
         async with asyncio.timeout(seconds):
             return await opening
     except TimeoutError:
         raise SourceUnavailable(f"{address}: no handshake within {seconds:g} s") from None
+    except WireError as error:
+        detail = f"{address} answers with something else than a handshake of tengi: {error}"
+        raise RemoteProtocolError(detail, reason="no_handshake") from error
 
 
 async def _open_stream(
-    socket: Connection, address: Address, protocol: ClientConnection, settings: Configuration, log: FilteringBoundLogger
+    socket: Connection,
+    address: Address,
+    protocol: ClientConnection,
+    settings: Configuration,
+    handshake: bytes,
+    *,
+    log: FilteringBoundLogger,
 ) -> StreamLink:
     first = await ask_for_upgrade(socket, str(address)) if protocol.transport is Transport.WEBSOCKET else b""
     link = StreamLink(socket, protocol, settings, peer_address=str(address), log=log, first=first)
-    await link.write(protocol.send_handshake(settings.handshake))
+    await link.write(handshake)
     await link.shake_hands()
     return link

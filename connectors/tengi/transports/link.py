@@ -11,6 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from silverfold.conf.errors import SourceUnavailable
 from silverfold.connectors.tengi.protocol.connection import Connection as Protocol
+from silverfold.connectors.tengi.protocol.connection import State
 from silverfold.connectors.tengi.protocol.events import BadFrame, Closed, MessageReceived, Transport
 from silverfold.connectors.tengi.protocol.heads import encode_message
 from silverfold.connectors.tengi.protocol.values import Identifier, Message
@@ -106,7 +107,7 @@ class Link(ABC):
         """Return the bytes to queue for a message. Raises as `send`."""
 
     def _check_open(self) -> None:
-        if self._outbox.is_closed:
+        if self._outbox.is_closed or self._protocol.state is not State.OPEN:  # a violation ends the protocol first
             raise SourceUnavailable("the connection has ended")
 
     def _received(self) -> None:

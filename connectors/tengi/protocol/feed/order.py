@@ -8,6 +8,7 @@ at or before the position                `Duplicate`
 later                                    held; after a while `Gap` and `Ask`; beyond the bound `GivenUp`
 no position yet, or a greater epoch      held until a snapshot is complete, which sets the position
 any, while a snapshot is under way       held: if it landed, the snapshot's older state would replace it
+any, once one was given up half-way      held until another snapshot is complete
 =======================================  =================================================================
 """
 
@@ -172,13 +173,16 @@ class TableOrder(Generic[T]):
         boundary: Boundary = "whole" if is_first else "end"
         return [Land(item, boundary, snapshot.position), *self._complete(snapshot.position, now)]
 
-    def abandon_snapshot(self, now: float) -> list[Action[T]]:
-        """Forget a snapshot under way, which a new subscription replaces; return the actions that it held up.
+    def abandon_snapshot(self, now: float) -> None:
+        """Forget a snapshot under way, because of a new subscription, and the position with it: ask for another one.
 
-        Its late parts become duplicates.
+        Some of its parts have landed: changes that landed now would belong to an update that never ends. They are held
+        until another snapshot is complete. Late parts are duplicates.
         """
-        self._end_snapshot()
-        return self._follow(now)
+        if self._snapshot is not None:
+            self._end_snapshot()
+            self.position = None
+            self._restart_timer(now)
 
     def _end_snapshot(self) -> None:
         if self._snapshot is not None:
@@ -206,10 +210,13 @@ class TableOrder(Generic[T]):
         while self.position is not None and (position := _next(self.position)) in self._held:
             actions.append(Land(self._pop(position), "whole", position))
             self.position = position
+        self._restart_timer(now)
+        return actions
+
+    def _restart_timer(self, now: float) -> None:
         self.deadline, self._missed = None, False
         if self._held:
             self._start_timer(now)
-        return actions
 
     def _pop(self, position: Position) -> T:
         item, size = self._held.pop(position)
