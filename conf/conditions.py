@@ -9,7 +9,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 
 _DIALECT = "spark"
 
@@ -76,7 +76,7 @@ def functions_for_columns(condition: str, columns: Iterable[str]) -> list[str]:
         columns: Columns of the rows to be checked.
     """
     names = {column.name.lower() for column in sqlglot.parse_one(condition, dialect=_DIALECT).find_all(exp.Column)}
-    return sorted(names & _BARE - set(map(folded, columns)))
+    return sorted(names & _BARE - set(map(caseless, columns)))
 
 
 def _text(part: exp.Expression) -> str:

@@ -27,7 +27,7 @@ from typing import Any
 from silverfold.conf.errors import ConfigError
 from silverfold.conf.files import read_whole
 from silverfold.conf.model import FeedSettings, Settings
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.conf.validate import together, validated
 
 PREFIX = "SILVERFOLD__"
@@ -240,9 +240,9 @@ def _again(names: Iterable[str]) -> Iterator[str]:
     """Yield the names that differ from an earlier one only in case."""
     seen = set[str]()
     for name in names:
-        if folded(name) in seen:
+        if caseless(name) in seen:
             yield name
-        seen.add(folded(name))
+        seen.add(caseless(name))
 
 
 def _read(file: Traversable, shown: str) -> dict[str, Any]:

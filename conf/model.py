@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from silverfold.conf.files import check_path
-from silverfold.conf.names import TAKEN, folded
+from silverfold.conf.names import CHANGE_FEED, TAKEN, caseless, schema_parts
 from silverfold.conf.secrets import Secret, revealed
 from silverfold.conf.text import without_controls
 
@@ -138,6 +138,21 @@ PathText: TypeAlias = Annotated[str, AfterValidator(check_path)]
 """The path of a file."""
 
 
+def _columns(names: tuple[str, ...]) -> tuple[str, ...]:
+    if len(set(map(caseless, names))) < len(names) or not all(map(str.strip, names)):
+        raise ValueError("names of columns, each once")
+    return names
+
+
+ColumnNames: TypeAlias = Annotated[tuple[str, ...], AfterValidator(_columns)]
+
+
+def _schema(name: str) -> str:
+    if name:
+        schema_parts(name)
+    return name
+
+
 class Table(Strict):
     """What every connector's table settings have in common."""
 
@@ -145,11 +160,13 @@ class Table(Strict):
     """Settings, besides stream and ``keys``, that determine the table's rows but do not show in its columns."""
 
     source: SourceName = Field(min_length=1)
-    keys: tuple[str, ...] = ()
+    keys: ColumnNames = ()
     on_bad_frame: Literal["hold", "skip"] = "hold"
     on_unexplained: Literal["count", "error"] = "count"
     stored_as_scd_type: Literal[1, 2] = 1
-    deletion_vectors: bool = True
+    deletion_vectors: bool | None = None
+    change_data_feed: bool | None = None
+    cluster_by: Annotated[ColumnNames, Field(max_length=4)] | None = None
     expect: dict[RuleName, Expectation] = Field(default_factory=dict)
 
     @property
@@ -168,7 +185,9 @@ class Table(Strict):
         """Lower-case names of our own and of Delta's columns, which the source's columns must not have."""
         side_table = ("_reasons",) if self.expect else ()
         history = ("__start_at", "__end_at") if self.keeps_history else ()
-        return TAKEN.union(("_op", "_position", "_present", "_last_row_key", "_row_key"), side_table, history)
+        change_feed = CHANGE_FEED if self.change_data_feed else ()
+        own = ("_op", "_position", "_present", "_last_row_key", "_row_key")
+        return TAKEN.union(own, side_table, history, change_feed)
 
     @model_validator(mode="after")
     def _history_is_of_all_rows(self) -> Self:
@@ -176,17 +195,10 @@ class Table(Strict):
             raise ValueError("a rule that quarantines rows cannot go with stored_as_scd_type = 2: use warn or fail")
         return self
 
-    @field_validator("keys")
-    @classmethod
-    def _each_key_is_a_column(cls, keys: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(map(folded, keys))) < len(keys) or not all(map(str.strip, keys)):
-            raise ValueError("names of columns, each once")
-        return keys
-
     @field_validator("expect")
     @classmethod
     def _rules_have_names_of_their_own(cls, rules: dict[str, Expectation]) -> dict[str, Expectation]:
-        if len(set(map(folded, rules))) < len(rules):
+        if len(set(map(caseless, rules))) < len(rules):
             raise ValueError("names that differ in more than upper and lower case")
         for taken in {UNEXPLAINED, LATE_PARTIAL}.intersection(rules):
             raise ValueError(f"no rule can be called {taken}: so is why changes of rows are kept aside")
@@ -200,6 +212,7 @@ class FeedSettings(Strict):
     address: str = ""
     options: dict[str, Any] = Field(default_factory=dict)
     tables: dict[str, dict[str, Any]] = Field(min_length=1)
+    catalog: Annotated[str, AfterValidator(_schema)] = ""
     commit: Commit = Commit()
     reconnect: Reconnect = Reconnect()
 

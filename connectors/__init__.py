@@ -24,10 +24,11 @@ frames that landed before them; the changes it yields are applied once. In retur
 To add a connector:
 
 1. A folder ``connectors/<name>/``: ``PROTOCOL.md`` (each fact with its certainty), and its rooms, each a module or a
-   package: ``options`` (models of its settings), ``protocol`` (pure: bytes in, events out, no socket), ``client`` (a
-   stand-alone client, if users need one), ``receiver``, ``decoder``, ``reference``, ``server`` (an in-process source
-   that implements the protocol faithfully), ``connector`` (the connector object). What they share is
-   `connectors.common`.
+   package: ``options`` (models of its settings), ``protocol`` (pure: bytes in, events out, no socket), ``transports``
+   (sockets that client, server and receiver share, if there are several kinds), ``client`` (a stand-alone client that
+   knows no feed, if users need one), ``address`` (what a feed's settings connect to, if ``host:port`` does not say it),
+   ``receiver``, ``decoder``, ``reference``, ``server`` (an in-process source that implements the protocol faithfully),
+   ``connector`` (the connector object). What they share is `connectors.common`.
 2. One line in `connectors.registry`.
 3. A folder ``tests/golden/<name>/`` with byte vectors, and ``source.py``: a `GoldenSource` that sends some of them.
 4. What it alone needs: an extra of its name in ``pyproject.toml``, part of ``all``. Import such packages only in rooms

@@ -9,11 +9,11 @@ the source itself. `connectors.registry` finds a `Connector` by name.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Self
 
 from pydantic import BaseModel
 from typing_extensions import TypeVar
@@ -54,6 +54,9 @@ class Feed(Generic[Options_co, Table_co]):
 
     Its connector's models have validated ``options`` and ``tables``, which gives them their types
     (`connectors.registry.open_feed`).
+
+    Args:
+        catalog: Schema in which the tables are registered, as `conf.names.schema_parts` reads it; empty for none.
     """
 
     name: str
@@ -63,6 +66,11 @@ class Feed(Generic[Options_co, Table_co]):
     tables: Mapping[str, Table_co]
     commit: Commit = field(default_factory=Commit)
     reconnect: Reconnect = field(default_factory=Reconnect)
+    catalog: str = ""
+
+    def apart(self, table: str) -> Self:
+        """Return the feed with one table alone and without a catalog, to build it once more in a folder apart."""
+        return replace(self, tables={table: self.tables[table]}, catalog="")
 
 
 @dataclass(frozen=True)
@@ -191,6 +199,14 @@ class Problem(NamedTuple):
     allowed: str
 
 
+def address_problems(feed: Feed, parse: Callable[[str], object]) -> Iterator[Problem]:
+    """Yield a Problem if ``parse`` raises ValueError for the feed's address, with its message."""
+    try:
+        parse(feed.address)
+    except ValueError as error:
+        yield Problem("address", feed.address, str(error))
+
+
 class SourceChange(NamedTuple):
     """Difference between a source's schema and the one of a landed control frame."""
 
@@ -253,6 +269,10 @@ class Connector(ABC, Generic[OptionsT, TableT]):
     def problems(self, feed: Feed[OptionsT, TableT]) -> Iterable[Problem]:
         """Yield mistakes in settings that are valid one by one, such as the address or conflicts between tables."""
         return ()
+
+    def column_comments(self, feed: Feed[OptionsT, TableT], table: str) -> Mapping[str, str]:
+        """Return what the source's schema says of the table's columns, by name; only those that it describes."""
+        return {}
 
     def schema_change(self, feed: Feed[OptionsT, TableT], last_control: bytes) -> SourceChange | None:
         """Return how the settings' schema differs from the landed one (`Resume.last_control`).

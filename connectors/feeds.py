@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from silverfold.conf.errors import ConfigError
+from silverfold.conf.names import caseless, caseless_schema
 from silverfold.conf.validate import together
 from silverfold.connectors.base import Connector, Feed
 from silverfold.connectors.registry import open_feed
@@ -27,7 +28,7 @@ def open_feeds(settings: Settings, names: Sequence[str] | None = None) -> list[O
             found.append(open_feed(name, settings))
         except ConfigError as error:
             mistakes.append(error)
-    mistakes += [*_listening_twice(settings, found), *_sharing(settings, found)]
+    mistakes += [*_listening_twice(settings, found), *_sharing(settings, found), *_named_twice(settings, found)]
     if mistakes:
         raise together(mistakes)
     return found
@@ -74,3 +75,18 @@ def _sharing(settings: Settings, feeds: Sequence[OpenFeed]) -> Iterator[ConfigEr
         for owner, found in owners.items():
             if owner != feed.name:
                 yield ConfigError(file=file, key=key, found=found, allowed=f"another one: the feed {owner} has it")
+
+
+def _named_twice(settings: Settings, feeds: Sequence[OpenFeed]) -> Iterator[ConfigError]:
+    """Yield an error for each feed that registers a table under the name of an earlier feed's."""
+    seen: dict[tuple[str, ...], str] = {}
+    for _, feed in (each for each in feeds if each[1].catalog):
+        schema = caseless_schema(feed.catalog)
+        owners = {seen.setdefault((*schema, caseless(table)), feed.name): table for table in feed.tables}
+        file = settings.feeds[feed.name].file_of(("catalog",))
+        for owner, table in owners.items():
+            if owner != feed.name:
+                allowed = (
+                    f"another schema, or another name for table {table}: the feed {owner} has one of that name there"
+                )
+                yield ConfigError(file=file, key="catalog", found=feed.catalog, allowed=allowed)

@@ -81,7 +81,8 @@ def _validate(name: str, raw: FeedSettings, connector: Connector) -> Feed:
     if mistakes:
         raise together(mistakes)
     tables = {table: validated_models[f"tables.{table}"] for table in raw.tables}
-    return Feed(name, raw.connector, raw.address, validated_models["options"], tables, raw.commit, raw.reconnect)
+    options = validated_models["options"]
+    return Feed(name, raw.connector, raw.address, options, tables, raw.commit, raw.reconnect, raw.catalog)
 
 
 def _history_problems(connector: Connector, feed: Feed) -> Iterator[Problem]:

@@ -132,7 +132,8 @@ def _print_change(settings: Settings, connector: Connector, feed: Feed) -> bool:
 
 
 def _description(connector: Connector, feed: Feed) -> str:
-    lines = [f"{feed.name}: {connector.name} at {without_secrets(feed.address) or 'its default address'}"]
+    names = f", tables registered in {feed.catalog}" if feed.catalog else ""
+    lines = [f"{feed.name}: {connector.name} at {without_secrets(feed.address) or 'its default address'}{names}"]
     for name, table in feed.tables.items():
         keys = ", ".join(table.keys) or "the source's row keys"
         lines.append(f"  {name}: {table.source or name}, {_KINDS[connector.table_kind(table)].format(keys=keys)}")

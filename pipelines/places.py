@@ -131,7 +131,7 @@ class Places:
         return self._at("_silverfold", feed, "tombstones", table)
 
     def side_table(self, feed: str, table: str) -> Place:
-        """Return the place of a table's side table (`pipelines.verifying.silver_rows`)."""
+        """Return the place of a table's side table (`pipelines.verifying.compared_rows`)."""
         return self._at("silver", feed, side_table_of(table))
 
     def base(self, table: str) -> BasePlaces:
@@ -227,7 +227,7 @@ class BasePlaces(_PlacesApart):
 
     def lease(self, feed: str, table: str) -> str:
         """Return the name of the lease for writing the base."""
-        return f"_silverfold/{feed}/bases/{table}/lease"
+        return f"_silverfold/{feed}/bases/{self.table}/lease"
 
     def _beside(self, feed: str, *part: str) -> Place:
         return self._at("_silverfold", feed, "bases", self.table, *part)

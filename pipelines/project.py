@@ -75,6 +75,11 @@ class Project:
         self._settings, self._spark = settings, spark
 
     @property
+    def settings(self) -> Settings:
+        """The settings it was opened with."""
+        return self._settings
+
+    @property
     def feeds(self) -> tuple[str, ...]:
         """Names of the feeds in the settings."""
         return tuple(self._settings.feeds)

@@ -1,4 +1,4 @@
-"""Fixtures shared by all tests: one Spark session per worker, a warehouse per test, and the hypothesis profiles."""
+"""What all tests share: the options of a worker's one Spark session, the order of tests, the hypothesis profiles."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import signal
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 import structlog
+
+from silverfold.jobs.testing import plugin
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,8 +42,8 @@ hypothesis.settings.register_profile("nightly", max_examples=3_000, deadline=Non
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
-_SHARED_FIXTURES = frozenset({"story", "every_type", "one_cut", "market_built"})
-"""Fixtures that take a build or more."""
+_SHARED_FIXTURES = frozenset({"story", "every_type", "one_cut", "golden", "prices", "market_built", "quotes_built"})
+"""Fixtures of a module that take a build, or make a table: on several workers they would be made several times."""
 
 
 _REMOTE = "SILVERFOLD_TESTS_REMOTE"
@@ -52,7 +53,12 @@ _NIGHTLY = os.environ.get("HYPOTHESIS_PROFILE") == "nightly"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let Spark 4.0 leave its threads' sockets to the garbage collector, as it does; a later one closes them."""
+    """Load the plugin of these sources, unless they are installed: ``spark`` and ``warehouse`` are its fixtures.
+
+    Let Spark 4.0 leave its threads' sockets to the garbage collector, as it does; a later one closes them.
+    """
+    if not config.pluginmanager.is_registered(plugin):
+        config.pluginmanager.register(plugin)
     if version("pyspark").startswith("4.0"):
         config.addinivalue_line("filterwarnings", "ignore::pytest.PytestUnraisableExceptionWarning")
 
@@ -90,7 +96,12 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-def _session_options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+@pytest.fixture(scope="session")
+def spark_options() -> dict[str, str]:
+    """Return options of the worker's only session. Change settings on an ``own_session`` only.
+
+    It is on the Spark Connect server whose URL is in ``SILVERFOLD_TESTS_REMOTE``, if set.
+    """
     ours = {"spark.sql.shuffle.partitions": "2"}
     if _REMOTE in os.environ:
         return {**ours, "spark.remote": os.environ[_REMOTE]}
@@ -103,24 +114,7 @@ def _session_options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
         # Code generation for a few rows does not pay off: 20 % less time without. Jobs that tests start still use it.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("spark-warehouse")),
     }
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Return the worker's only session. Change settings on an ``own_session`` only.
-
-    Connects to the Spark Connect server whose URL is in ``SILVERFOLD_TESTS_REMOTE``, if set.
-    """
-    from silverfold.conf.load import load_settings  # noqa: PLC0415 - tests without Spark must not pay for loading it
-    from silverfold.pipelines.spark.session import start_spark  # noqa: PLC0415 - as above
-
-    local = load_settings(None, "local", {})
-    ours = _session_options(tmp_path_factory)
-    session = start_spark(local.model_copy(update={"spark": {**local.spark, **ours}}), app="silverfold tests")
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="session")
@@ -136,11 +130,3 @@ def unconfigured_logs() -> Iterator[None]:
     """Undo how a test configured the logs: a command prints more details of an error once they are."""
     yield
     structlog.reset_defaults()
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Path:
-    """Return an empty folder for tables."""
-    folder = tmp_path / "warehouse"
-    folder.mkdir()
-    return folder

@@ -91,7 +91,7 @@ def test_the_wheel_ships_every_file_of_the_packages_and_nothing_else(tmp_path):
         for file in (ROOT / package).rglob("*")
         if file.is_file() and "__pycache__" not in file.parts and not is_of_the_bundle(file)
     }
-    assert shipped == in_source | {"silverfold/__init__.py", "silverfold/py.typed"}
+    assert shipped == in_source | {f"silverfold/{name}" for name in ("__init__.py", "testing.py", "py.typed")}
     files = {name.removeprefix("silverfold/") for name in shipped}
     assert {"conf/base.toml", "conf/local.toml", "conf/databricks.toml", "conf/README.md"} <= files
     assert {"connectors/deephaven/schema.xml", "connectors/deephaven/PROTOCOL.md"} <= files

@@ -30,7 +30,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.transforms.spark_errors import was_interrupted
 from silverfold.transforms.sql import quoted
 
@@ -93,11 +93,11 @@ def complete(changes: DataFrame, *others: str) -> DataFrame:
 
 def typed_as(changes: DataFrame, columns: T.StructType) -> DataFrame:
     """Return the change rows with keys and rows cast to a table's types, which may be wider than the source's. Lazy."""
-    kinds = {folded(field.name): field.dataType for field in columns}
+    kinds = {caseless(field.name): field.dataType for field in columns}
 
     def typed(name: str) -> T.StructType:
         kind = struct_type(changes, name)
-        return T.StructType([T.StructField(f.name, kinds.get(folded(f.name), f.dataType)) for f in kind])
+        return T.StructType([T.StructField(f.name, kinds.get(caseless(f.name), f.dataType)) for f in kind])
 
     differing = {name: F.col(name).cast(typed(name)) for name in _STRUCTS if typed(name) != struct_type(changes, name)}
     return changes.withColumns(differing) if differing else changes

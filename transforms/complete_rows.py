@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from silverfold.conf.model import LATE_PARTIAL, UNEXPLAINED
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
 from silverfold.transforms.sql import quoted
 
@@ -53,14 +53,14 @@ def row_after(net: DataFrame, row: T.StructType, *, completes: bool = False) -> 
     Args:
         completes: Columns that an update does not carry come from the struct column ``before``.
     """
-    key = {folded(name): name for name in struct_type(net, "key").names}
-    source = {folded(name): name for name in struct_type(net, "row").names}  # in the case that ``present`` uses
+    key = {caseless(name): name for name in struct_type(net, "key").names}
+    source = {caseless(name): name for name in struct_type(net, "row").names}  # in the case that ``present`` uses
     patches = (F.col("op") == UPDATE) & F.col("present").isNotNull()
 
     def cell(name: str) -> Column:
-        if folded(name) in key:
-            return F.col(f"key.{quoted(key[folded(name)])}")
-        sent = source[folded(name)]
+        if caseless(name) in key:
+            return F.col(f"key.{quoted(key[caseless(name)])}")
+        sent = source[caseless(name)]
         value = F.col(f"row.{quoted(sent)}")
         if not completes:
             return value

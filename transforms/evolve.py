@@ -3,7 +3,7 @@
 ==================  =================================================================================
 new column          is added; existing rows have NULL
 new nested fields   are added in place, in a struct or the structs of an array, if the other fields are unchanged
-wider type          the table is rewritten with it, in one commit, without clustering; every reader can still read it
+wider type          the table is rewritten with it, in one commit, which ends its clustering; every reader can read it
 narrower type       the column retains its wider type
 anything else       stops the table: a column is missing, or has a type that would lose values
 ==================  =================================================================================
@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from silverfold.conf.errors import ApplyError, SchemaDrift
-from silverfold.conf.names import TAKEN, folded
+from silverfold.conf.names import CHANGE_FEED, TAKEN, caseless
 from silverfold.transforms.merge import allow_columns, overwrite
 from silverfold.transforms.sql import path_table, quoted, type_text
 
@@ -64,21 +64,21 @@ def check_names(row: T.StructType, *, reserved: Collection[str], keys: Collectio
     Raises:
         SchemaDrift: Remedy: omit the column at the source or in the table's settings, or set other ``keys``.
     """
-    taken = sorted({folded(name) for name in row.names} & {*map(folded, reserved), *TAKEN})
+    taken = sorted({caseless(name) for name in row.names} & {*map(caseless, reserved), *TAKEN})
     if taken:
-        owner = "Delta's" if taken[0] in TAKEN else "ours"
+        owner = "Delta's" if taken[0] in TAKEN | CHANGE_FEED else "ours"
         raise SchemaDrift(f"the source has a column {taken[0]}, which is a name of {owner}", table=table)
     unreadable = [name for name in row.names if "\0" in name]
     if unreadable:  # Arrow's C data interface ends names there: delta-rs could not open the table any more
         detail = f"the source has a column {unreadable[0]!r}, and delta-rs reads no name with a NUL"
         raise SchemaDrift(detail, table=table)
-    twice = [name for name, count in Counter(folded(name) for name in row.names).items() if count > 1]
+    twice = [name for name, count in Counter(caseless(name) for name in row.names).items() if count > 1]
     if twice:
-        alike = " and ".join(repr(name) for name in row.names if folded(name) == twice[0])
+        alike = " and ".join(repr(name) for name in row.names if caseless(name) == twice[0])
         remedy = "rename one at the source, or leave it out there or by the table's settings"
         raise SchemaDrift(f"columns {alike} have one name for Delta, which knows no case: {remedy}", table=table)
-    have = {folded(name) for name in row.names}
-    missing = sorted(name for name in keys if folded(name) not in have)
+    have = {caseless(name) for name in row.names}
+    missing = sorted(name for name in keys if caseless(name) not in have)
     if missing:
         raise SchemaDrift(f"the source lacks the key {missing[0]!r}", table=table)
 
@@ -100,14 +100,14 @@ def drift(current: T.StructType, wanted: T.StructType, *, table: str, remedy: st
     Raises:
         SchemaDrift: A column is missing or has a type that cannot be followed.
     """
-    have = {folded(field.name): field for field in current}
-    missing = [field.name for field in current if folded(field.name) not in {folded(each.name) for each in wanted}]
+    have = {caseless(field.name): field for field in current}
+    missing = [field.name for field in current if caseless(field.name) not in {caseless(each.name) for each in wanted}]
     if missing:
         raise SchemaDrift(f"the source lacks column {missing[0]} now{remedy}", table=table)
-    wanted_types = {folded(field.name): field.dataType for field in wanted}
+    wanted_types = {caseless(field.name): field.dataType for field in wanted}
     added, widened, inside = [], [], list[Inside]()
     for field in wanted:
-        known = have.get(folded(field.name))
+        known = have.get(caseless(field.name))
         if known is None:
             added.append(field)
         elif _wider(known.dataType, field.dataType):
@@ -118,7 +118,7 @@ def drift(current: T.StructType, wanted: T.StructType, *, table: str, remedy: st
             found, expected = field.dataType.simpleString(), known.dataType.simpleString()
             raise SchemaDrift(f"column {field.name} is {found} now, was {expected}{remedy}", table=table)
     changed = {field.name: field.dataType for field in widened}
-    changed |= {each.path[0]: wanted_types[folded(each.path[0])] for each in inside}
+    changed |= {each.path[0]: wanted_types[caseless(each.path[0])] for each in inside}
     columns = [T.StructField(field.name, changed.get(field.name, field.dataType)) for field in current]
     return Drift(added, widened, inside, T.StructType([*columns, *added]))
 
@@ -172,10 +172,10 @@ def with_columns(rows: DataFrame, columns: T.StructType, *others: str) -> DataFr
     Args:
         others: Further columns to retain.
     """
-    have = {folded(field.name): field.dataType for field in rows.schema}
+    have = {caseless(field.name): field.dataType for field in rows.schema}
 
     def typed(field: T.StructField) -> Column:
-        known = have.get(folded(field.name))
+        known = have.get(caseless(field.name))
         if known is None:
             return F.lit(None).cast(field.dataType).alias(field.name)
         if known.simpleString() == field.dataType.simpleString():
@@ -227,7 +227,7 @@ def _wider(narrow: T.DataType, wide: T.DataType) -> bool:
 def _is_storable(kind: T.DataType, *, inside: bool = False) -> bool:
     match kind:
         case T.StructType():
-            names = {folded(name) for name in kind.names}
+            names = {caseless(name) for name in kind.names}
             fit = all(_is_storable(field.dataType, inside=True) for field in kind)
             return fit and bool(names) and len(names) == len(kind)
         case T.ArrayType():

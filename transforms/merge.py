@@ -18,7 +18,7 @@ from types import MappingProxyType
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampNTZType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampNTZType
 
 from silverfold.transforms.changes import DELETE, INSERT, SNAPSHOT, UPDATE, struct_type
 from silverfold.transforms.spark_errors import named_errors
@@ -46,8 +46,6 @@ leaves one file, where deletion vectors leave one more each time."""
 
 _DEFAULTS = "spark.databricks.delta.properties.defaults."
 """Prefix of the session settings for default properties of new Delta tables."""
-
-_DELETION_VECTORS = f"{_DEFAULTS}enableDeletionVectors"
 
 _PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.checkpointInterval": "100"}
 """With deletion vectors the cost of a MERGE depends on its rows, not on the files that contain them.
@@ -205,9 +203,10 @@ def overwrite(rows: DataFrame, path: str, *, recorded: Recorded | None = None, m
         plainly_typed(rows).write.format("delta").mode("overwrite").options(**options).save(path)
 
 
-def make_without_vectors(session: SparkSession) -> None:
-    """Make a session create tables without deletion vectors from now on."""
-    session.conf.set(_DELETION_VECTORS, "false")
+def set_defaults(session: SparkSession, properties: Mapping[str, str]) -> None:
+    """Make a session create tables with properties, such as ``delta.enableDeletionVectors``, from now on."""
+    for name, value in properties.items():
+        session.conf.set(f"{_DEFAULTS}{name.removeprefix('delta.')}", value)
 
 
 def table_properties(session: SparkSession, columns: StructType) -> dict[str, str]:
@@ -256,14 +255,27 @@ def allow_columns(session: SparkSession, path: str, columns: StructType) -> None
 
 
 def plainly_typed(rows: DataFrame) -> DataFrame:
-    """Return the rows with types in the notation for a new table. Lazy.
+    """Return the rows with types in the notation for a new table, and with the columns' comments. Lazy.
 
     Over Spark Connect a string has type ``string collate UTF8_BINARY``. It is the same type, but delta-rs cannot read a
     table declared so.
     """
     return rows.select(
-        *(F.col(quoted(field.name)).cast(type_text(field.dataType)).alias(field.name) for field in rows.schema)
+        *(
+            commented(F.col(quoted(field.name)).cast(type_text(field.dataType)), field.name, comment_of(field))
+            for field in rows.schema
+        )
     )
+
+
+def comment_of(field: StructField) -> str:
+    """Return a column's comment; empty for none."""
+    return str(field.metadata.get("comment", ""))
+
+
+def commented(value: Column, name: str, comment: str) -> Column:
+    """Return a value as a column with a comment, if there is one."""
+    return value.alias(name, metadata={"comment": comment}) if comment else value.alias(name)
 
 
 def create_empty(session: SparkSession, schema: StructType, path: str) -> None:

@@ -39,8 +39,10 @@ _WORKER_FAILURE = re.compile(
     r"ModuleNotFoundError: No module named '[\w.]+'"
     r"|ImportError: cannot import name '\w+' from '[\w.]+'"
     r"|Cannot run program \"[^\"]*\""
+    r"|Python in worker has different version: [\d.]+ than that in driver: [\d.]+"
+    r"|\w+ >= [\w.]+ must be installed; however, (?:it was not found|your version is \w[\w.]*\w)"
 )
-"""Errors of a worker that cannot start: it lacks our modules, or Python."""
+"""Errors of a worker that cannot start: it lacks our modules, a library or Python, or has another version of it."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Formats identifiers, strings and bounds for SQL text. No other values are embedded in SQL text.
 
 Spark substitutes ``${…}`` in any text it parses, settings change the meaning of backslashes, and a time denotes another
-moment in another time zone. So strings are written as hex bytes, and bounds are integers.
+moment in another time zone. So bounds are integers, and strings are hex bytes wherever an expression may stand.
 """
 
 from __future__ import annotations
@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyspark.sql import types as T
+
+ESCAPES = {"spark.sql.parser.escapedStringLiterals": "false"}
+"""For a statement with texts of `escaped`: the default, which a session may have changed."""
 
 
 def quoted(name: str) -> str:
@@ -49,6 +52,11 @@ def path_table(path: str) -> str:
 def literal(text: str) -> str:
     """Return SQL for a string: its UTF-8 bytes in hex, which no setting reinterprets."""
     return f"CAST(X'{text.encode().hex()}' AS STRING)"
+
+
+def escaped(text: str) -> str:
+    """Return a SQL string literal, for where no expression may stand. All but letters and digits is escaped."""
+    return "'" + "".join(c if c.isascii() and c.isalnum() else f"\\U{ord(c):08x}" for c in text) + "'"
 
 
 def between(bounds: Mapping[str, tuple[int, int]], table: str) -> str:

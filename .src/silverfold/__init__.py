@@ -23,6 +23,7 @@ The commands are `silverfold.jobs`. Further, for programs:
 
 - `silverfold.connectors.wire.sbe`: SBE schemas and messages without Spark;
 - ``silverfold.connectors.<name>.client``: clients of what the connectors read;
+- `silverfold.testing`: helpers for tests of feeds, and of what is made of silver tables;
 - the connectors' ``server`` rooms: sources in this process, for tests;
 - `silverfold.connectors`: how to add a connector.
 """

@@ -81,8 +81,8 @@ def read_table_file(file: Path) -> pa.Table:
         names = table.column_names  # decoded only now
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise ConfigError(file=str(file), key="file", found=str(error), allowed="a readable file") from error
-    for place, name in enumerate(names):
-        if not name or name in names[:place]:
+    for index, name in enumerate(names):
+        if not name or name in names[:index]:
             raise ConfigError(file=str(file), key="columns", found=name, allowed="a name for each, none twice")
     return table
 

@@ -11,14 +11,12 @@ import contextlib
 import errno
 import socket
 import ssl
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, cast
 
 from silverfold.conf.errors import SourceUnavailable, UntrustedSource
 from silverfold.conf.files import check_files
 from silverfold.conf.text import check_host
-from silverfold.connectors.base import Feed, Problem
 
 MOST_UNREAD: Final = 1 << 20
 """Bytes that may arrive unread before reading from the socket pauses. One more chunk may already be on its way."""
@@ -117,6 +115,31 @@ async def connect(
     return protocol
 
 
+def client_context(ca: Path | str | None, *, verify: bool = True) -> ssl.SSLContext:
+    """Return the TLS context of a client.
+
+    Args:
+        ca: PEM file of the trusted authorities; None or empty for the system's.
+        verify: Check certificate and host name.
+
+    Raises:
+        OSError: The file cannot be used.
+    """
+    check_files([ca])
+    context = ssl.create_default_context(cafile=ca or None)
+    if not verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def server_context(certificate: Path | str, key: Path | str | None) -> ssl.SSLContext:
+    """Return the TLS context of a server, with a certificate and its key. Raises as `load_certificate`."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_certificate(context, certificate, key)
+    return context
+
+
 def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path | str | None) -> None:
     """Load a certificate and its key, which may be in the same file, into a context.
 
@@ -130,14 +153,6 @@ def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path
 
     check_files([certificate, key])
     context.load_cert_chain(certificate, key or None, password=refuse)
-
-
-def address_problems(feed: Feed, parse: Callable[[str], object]) -> Iterator[Problem]:
-    """Yield a Problem if ``parse`` raises ValueError for the feed's address, with its message."""
-    try:
-        parse(feed.address)
-    except ValueError as error:
-        yield Problem("address", feed.address, str(error))
 
 
 class Connection(asyncio.Protocol):

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from random import Random
 
 from silverfold.conf.errors import SchemaError
-from silverfold.connectors.base import Connector, Decoder, Problem, TableKind
-from silverfold.connectors.common.transport import address_problems, parse_address
+from silverfold.connectors.base import Connector, Decoder, Problem, TableKind, address_problems
+from silverfold.connectors.common.transport import parse_address
 from silverfold.connectors.deephaven.options import DeephavenFeed, DeephavenOptions, DeephavenTable
 from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
 from silverfold.connectors.deephaven.protocol.schemas import BUILTIN, load_roles

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 
 from silverfold.conf.model import PathText, SourceName, Strict, Table, expanded
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.conf.secrets import Secret
 from silverfold.connectors.base import Feed
 
@@ -166,10 +166,10 @@ class HStreamTable(Table):
     def _names_its_rows(self) -> HStreamTable:
         if not self.columns:
             raise ValueError("columns: records do not tell the types of their values")
-        names = [folded(name) for name in self.columns]
+        names = [caseless(name) for name in self.columns]
         if len(set(names)) < len(names):
             raise ValueError("columns names each column once, and in one spelling")
-        if taken := sorted(name for name in self.columns if folded(name) in self.reserved_names):
+        if taken := sorted(name for name in self.columns if caseless(name) in self.reserved_names):
             raise ValueError(f"columns without {taken[0]}, which is one of silverfold's own")
         return self
 

@@ -1,4 +1,4 @@
-"""Parses a feed's address: ``host:port`` for a connection, ``file:PATH`` for a file of frames."""
+"""What a feed's ``address`` connects to: ``host:port`` for a connection, ``file:PATH`` for a file of frames."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from silverfold.connectors.common.transport import Address, parse_address
 FILE: Final = "file:"
 
 
-def parse_place(text: str) -> Address | Path:
-    """Return the address to connect to, or the file to read. Raises ValueError with the reason."""
+def parse_source(text: str) -> Address | Path:
+    """Return the address to connect to, or the file to read. Raises ValueError with what is allowed instead."""
     if text.startswith(FILE):
         path = text.removeprefix(FILE)
         if not path:

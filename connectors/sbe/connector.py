@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from silverfold.conf.errors import SchemaError
-from silverfold.connectors.base import Connector, Decoder, Problem, SourceChange, TableKind
-from silverfold.connectors.common.transport import address_problems
+from silverfold.connectors.base import Connector, Decoder, Problem, SourceChange, TableKind, address_problems
 from silverfold.connectors.frames import Receiver
-from silverfold.connectors.sbe.address import FILE, parse_place
+from silverfold.connectors.sbe.address import FILE, parse_source
 from silverfold.connectors.sbe.decoder.checks import problems_of
 from silverfold.connectors.sbe.decoder.layout import layout_of
 from silverfold.connectors.sbe.options import SbeFeed, SbeOptions, SbeTable
 from silverfold.connectors.sbe.protocol.schemas import BUILTIN, feed_schema, read_schema, stream_of, template_of
-from silverfold.connectors.sbe.receiver.changed import source_change
+from silverfold.connectors.sbe.receiver.schema_change import source_change
 from silverfold.connectors.verification import ReferenceReader
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.sbe.schema.model import Schema
 
 
@@ -57,9 +56,15 @@ class SbeConnector(Connector[SbeOptions, SbeTable]):
         }
         return {**settings.row_settings, **names}
 
+    def column_comments(self, feed: SbeFeed, table: str) -> Mapping[str, str]:
+        """Return the schema's descriptions of fields, groups and data. Raises SchemaError, as `row_settings`."""
+        settings, schema = feed.tables[table], _schema(feed)
+        columns = layout_of(schema, template_of(schema, table, settings.source), settings).columns
+        return {column.name: column.comment for column in columns if column.comment}
+
     def problems(self, feed: SbeFeed) -> Iterator[Problem]:
         """Yield problems that the models cannot find: in the address, the schema, and the names in tables."""
-        yield from address_problems(feed, parse_place)
+        yield from address_problems(feed, parse_source)
         framing = feed.options.framing
         if framing.length is None and framing.unframed == "whole" and not feed.address.startswith(FILE):
             what = "how messages stand in a stream, such as sofh: whole is for a file that is one message"

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from silverfold.conf.model import PathText, Seconds, SourceName, Strict, Table
 from silverfold.connectors.base import Feed
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.settings import Framing
 
 SENT = "_sent"
@@ -49,16 +49,16 @@ class SbeOptions(Strict):
     schema_: PathText = Field(alias="schema", min_length=1)
     """Path of the SBE schema's XML, or ``builtin``: what ``silverfold simulate sbe`` speaks."""
     accept: tuple[Literal["E14", "E24"], ...] = ()
-    """Mistakes of the schema to pass over, as ``silverfold sbe validate --accept`` does: ``E14`` (an enum lists its
-    null value), ``E24`` (semantic types differ)."""
+    """Mistakes of the schema to accept, as ``silverfold sbe validate --accept`` does: ``E14`` (an enum lists its null
+    value), ``E24`` (semantic types differ)."""
     framing: Annotated[Framing, BeforeValidator(_framing)]
     """Framing of the messages: a name (``silverfold sbe decode --help`` lists them), or a table with the settings of
     ``connectors/wire/framing/settings.py``."""
     max_message: int | None = Field(default=None, ge=1, le=_LARGEST)
     """Longest message to accept, in bytes; if unset, the framing's own bound."""
     silent_after: Seconds | None = None
-    """Seconds without a byte after which a connection counts as lost, and is made anew. Set it where the source is
-    known to send so often."""
+    """Seconds without a byte after which a connection counts as lost, and is made anew. Set it if the source is known
+    to send at least as often."""
 
 
 class SbeTable(Table):
@@ -91,14 +91,14 @@ class SbeTable(Table):
     """Without ``keys``: fields that a message lacks, being newer than its version or beyond its block, are NULL like
     those sent as null. With ``listed``, a column ``_sent`` names the fields that it has."""
     operation: str = ""
-    """With ``keys``: column of an enum that says what is done to the row. Without it every row upserts; without
-    ``keys`` every row is added as it came."""
+    """With ``keys``: enum column with the operation on the row. Without ``operation``, every row upserts. Without
+    ``keys``, every row is added as it came."""
     inserts: tuple[Name, ...] = ()
-    """Values of ``operation`` that begin a row. If none of the three lists is set: New, Add, Insert, Create."""
+    """Values of ``operation`` that insert a row. If none of the three lists is set: New, Add, Insert, Create."""
     updates: tuple[Name, ...] = ()
     """Values that change a row: Change, Update, Modify, Replace."""
     deletes: tuple[Name, ...] = ()
-    """Values that end a row: Delete, Remove, Cancel. Any other value holds the table."""
+    """Values that delete a row: Delete, Remove, Cancel. Any other value holds the table."""
 
     @property
     def path(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.sbe.options import SENT, SbeTable
@@ -263,10 +263,10 @@ class SbeReferenceReader:
             bodies.append(bodies[-1].group(name))
         last = len(bodies) - 1
         inner = [_Column(name, last, bodies[-1], name) for name in self._elements(bodies[-1])]
-        levels, taken = [inner], {folded(column.name) for column in inner}
+        levels, taken = [inner], {caseless(column.name) for column in inner}
         for level in range(last - 1, -1, -1):
             levels.insert(0, self._enclosing(level, bodies[level], taken))
-            taken |= {folded(column.name) for column in levels[0]}
+            taken |= {caseless(column.name) for column in levels[0]}
         return [column for columns in levels for column in columns if self._wanted(column, last)]
 
     def _elements(self, body: Body) -> list[str]:
@@ -276,7 +276,7 @@ class SbeReferenceReader:
     def _enclosing(self, level: int, body: Body, taken: set[str]) -> list[_Column]:
         above = body.name
         names = [each.name for part in (body.fields, body.data) for each in part]
-        return [_Column(f"{above}_{n}" if folded(n) in taken else n, level, body, n) for n in names]
+        return [_Column(f"{above}_{n}" if caseless(n) in taken else n, level, body, n) for n in names]
 
     def _wanted(self, column: _Column, last: int) -> bool:
         if column.level == last:

@@ -10,7 +10,7 @@ from random import Random
 
 from silverfold.connectors.base import Connector, Decoder, Problem, TableKind
 from silverfold.connectors.frames import Receiver
-from silverfold.connectors.sqlitecloud.client.address import address_problems
+from silverfold.connectors.sqlitecloud.address import connection_problems
 from silverfold.connectors.sqlitecloud.options import SqliteCloudFeed, SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.verification import ReferenceReader, SourceSubscription
 
@@ -44,7 +44,7 @@ class SqliteCloudConnector(Connector[SqliteCloudOptions, SqliteCloudTable]):
 
     def problems(self, feed: SqliteCloudFeed) -> Iterator[Problem]:
         """Yield problems beyond model validation: the address, and conflicting keys for one stream."""
-        yield from address_problems(feed)
+        yield from connection_problems(feed)
         first: dict[str, tuple[str, tuple[str, ...]]] = {}
         for name, settings in feed.tables.items():
             other, keys = first.setdefault(settings.stream(name), (name, settings.keys))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from silverfold.connectors.base import Connector, Decoder, Problem
-from silverfold.connectors.common.transport import Address, address_problems
+from silverfold.connectors.base import Connector, Decoder, Problem, address_problems
+from silverfold.connectors.common.transport import Address
 from silverfold.connectors.frames import Receiver
 from silverfold.connectors.sqlitecloud_webhooks.address import listening_address, table_at_source
 from silverfold.connectors.sqlitecloud_webhooks.options import WebhookFeed, WebhookOptions, WebhookTable

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from silverfold.conf.errors import InvalidValue, WireError
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.base import Cut
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.change_rows import CHANGES_AT_ONCE, NAMES, ChangeRows, key_type
@@ -149,11 +149,11 @@ class ChangeReader:
 
 
 def _names_by_folded(columns: Iterable[AnnouncedColumn]) -> Mapping[str, str]:
-    return {folded(column.name): column.name for column, _ in columns}
+    return {caseless(column.name): column.name for column, _ in columns}
 
 
 def _silver_name(name: str, known: Mapping[str, str]) -> str:
-    found = known.get(folded(name))
+    found = known.get(caseless(name))
     if found is None:
         detail = f"column {name!r:.80} was not told before, or is called as one of silverfold's own"
         raise InvalidValue(detail, reason="unknown_column")

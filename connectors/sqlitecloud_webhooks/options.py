@@ -10,7 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import AfterValidator, Field, model_validator
 
 from silverfold.conf.model import PathText, SourceName, Strict, Table, expanded
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.conf.secrets import Secret
 from silverfold.conf.text import without_controls
 from silverfold.connectors.base import Feed
@@ -100,7 +100,7 @@ class WebhookTable(Table):
         floats = [name for name in self.keys if self.types.get(name) == "double"]
         if floats:
             raise ValueError(f"keys of any type but double, unlike {floats[0]}: 0.0 and -0.0 are one number")
-        names = [folded(name) for name in (*self.keys, *(set(self.types) - set(self.keys)))]
+        names = [caseless(name) for name in (*self.keys, *(set(self.types) - set(self.keys)))]
         if len(set(names)) < len(names):
             raise ValueError("keys and types name each column once, and in one spelling")
         untyped = [name for name in self.keys if name not in self.types]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.sqlitecloud.reference.values import Number, Pairs, check_key, sent_value
@@ -45,11 +45,11 @@ class WebhookReferenceReader:
         """Add the columns that a control frame announces for the stream."""
         members = json.loads(frame.body)
         if members.get("stream", frame.stream) == self.stream:
-            self._add_columns(name for name in members["columns"] if folded(name) not in self.table.reserved_names)
+            self._add_columns(name for name in members["columns"] if caseless(name) not in self.table.reserved_names)
 
     def _add_columns(self, names: Iterable[str]) -> None:
         for name in names:
-            self._columns.setdefault(folded(name), name)
+            self._columns.setdefault(caseless(name), name)
 
     def changes(
         self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
@@ -98,7 +98,7 @@ class WebhookReferenceReader:
         return typed
 
     def _name(self, sent: Any) -> str:
-        found = self._columns.get(folded(sent)) if isinstance(sent, str) else None
+        found = self._columns.get(caseless(sent)) if isinstance(sent, str) else None
         return _refuse("unknown_column") if found is None else found
 
 

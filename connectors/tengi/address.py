@@ -1,8 +1,7 @@
-"""How a feed's settings connect: its address, its transport, and the configuration of its links."""
+"""What a feed's settings connect to: its address and transport, and the configuration of its links."""
 
 from __future__ import annotations
 
-import hmac
 import os
 from collections.abc import Mapping
 from typing import Final
@@ -13,8 +12,7 @@ from silverfold.connectors.common import transport
 from silverfold.connectors.common.transport import Address
 from silverfold.connectors.tengi.options import TengiFeed
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
-from silverfold.connectors.tengi.protocol.values import Handshake, Identifier
-from silverfold.connectors.tengi.transports.configuration import PORT, Configuration, HandshakeHandler, Tls
+from silverfold.connectors.tengi.transports.configuration import PORT, Configuration, Tls, demand
 from silverfold.connectors.tengi.transports.names import parse_transport
 
 _SCHEME: Final = "tengi://"
@@ -26,9 +24,9 @@ def parse_address(text: str) -> Address:
     """Parse ``tengi://host:port``; without a port it is 8080. Raises ValueError with the expected form."""
     if not text.startswith(_SCHEME):
         raise ValueError("tengi://host:port, such as tengi://127.0.0.1:8080")
-    place = text.removeprefix(_SCHEME)
-    has_port = ":" in place.rpartition("]")[2]
-    return transport.parse_address(place if has_port else f"{place}:{PORT}")
+    rest = text.removeprefix(_SCHEME)
+    has_port = ":" in rest.rpartition("]")[2]
+    return transport.parse_address(rest if has_port else f"{rest}:{PORT}")
 
 
 def feed_transport(feed: TengiFeed) -> Transport:
@@ -40,7 +38,7 @@ def link_settings(feed: TengiFeed, environ: Mapping[str, str] = os.environ) -> C
     """Return the configuration of a feed's links, with secrets: do not log or store it.
 
     Raises:
-        ConfigError: A secret is missing, or a file of TLS cannot be used.
+        ConfigError: A secret is missing, or a file for TLS cannot be used.
     """
     options, address = feed.options, parse_address(feed.address)
     values = revealed(options.handshake, environ)
@@ -56,7 +54,7 @@ def link_settings(feed: TengiFeed, environ: Mapping[str, str] = os.environ) -> C
         request_timeout=max(options.dead_after, _LEAST_REQUEST),
         handshake={} if listens else values,
         host=address.host,
-        handshake_handler=_demanding(values),
+        handshake_handler=demand(values),
         dead_after=options.dead_after,
         max_connections=1,
     )
@@ -75,20 +73,6 @@ def _tls(feed: TengiFeed) -> Tls:
     except ConfigError as error:
         key = _TLS_KEYS.get(error.key, error.key)
         raise ConfigError(file=_file(feed), key=key, found=error.found, allowed=error.allowed) from error
-
-
-def _demanding(values: Mapping[str, str]) -> HandshakeHandler:
-    """Return a handler that refuses a handshake without the values."""
-
-    def answer(_connection_id: Identifier, request: Handshake) -> Handshake | None:
-        found = {name: request.get_value(name) for name in values}
-        good = [
-            isinstance(found[name], str) and hmac.compare_digest(found[name].encode("utf-8", "replace"), value.encode())
-            for name, value in values.items()
-        ]
-        return Handshake() if all(good) else None
-
-    return answer
 
 
 def _file(feed: TengiFeed) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from random import Random
 
-from silverfold.connectors.base import Connector, Decoder, Problem
-from silverfold.connectors.common.transport import Address, address_problems
+from silverfold.connectors.base import Connector, Decoder, Problem, address_problems
+from silverfold.connectors.common.transport import Address
 from silverfold.connectors.frames import Receiver
 from silverfold.connectors.tengi.address import feed_transport, parse_address
 from silverfold.connectors.tengi.options import ROW_NUMBER, TengiFeed, TengiOptions, TengiTable

@@ -1,4 +1,4 @@
-"""The connector's own settings: a feed's ``options`` and what its ``tables`` may say (chapter 6 of the protocol)."""
+"""The connector's own settings: a feed's ``options``, and the settings of its ``tables``."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pydantic import AfterValidator, Field, model_validator
 
 from silverfold.conf.errors import InvalidValue
 from silverfold.conf.model import PathText, Seconds, SourceName, Strict, Table
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.conf.secrets import Secret
 from silverfold.connectors.base import Feed
 from silverfold.connectors.tengi.protocol.feed.columns import parse_type
 from silverfold.connectors.tengi.protocol.limits import MAX_ANSWER, MAX_PACKET
 
 ROW_NUMBER: Final = ("_sequence", "_ordinal")
-"""Key columns of a table without keys at its source: ``seq`` of the row's update, and the row's number there."""
+"""Key columns of a table without keys at its source: ``seq`` of the row's update, and the row's number in it."""
 
 _UNFIT_FOR_KEYS: Final = ("float", "double", "array", "map", "struct")
-"""Types whose values have several forms, as 0.0 and -0.0, or no order."""
+"""Types whose values have no order, or several forms, such as 0.0 and -0.0."""
 
 
 def _type_text(text: str) -> str:
@@ -59,8 +59,8 @@ class TengiOptions(Strict):
     tls_key: PathText = ""
     """PEM file of its key, if not in the same file."""
     handshake: dict[str, str | Secret] = Field(default_factory=dict)
-    """Texts of the handshake, which a source may demand, such as a token. Secrets need ``tls``. With ``listen``: what a
-    source has to send."""
+    """Texts of the handshake, such as a token that the source demands. Secrets need ``tls``. With ``listen``: the texts
+    that a source has to send."""
     peer: Literal["tengi", "java"] = "tengi"
     """``java`` heeds the limits of the Java implementation."""
     handshake_timeout: Seconds = 10.0
@@ -72,24 +72,24 @@ class TengiOptions(Strict):
     ping_interval: Seconds = 15.0
     """Seconds between pings. Their answers show that the source is there, and how far ahead: see ``status``."""
     dead_after: Seconds = 45.0
-    """Seconds without a packet of the source, or in which it takes none, after which the connection is given up."""
+    """Seconds after which the connection is given up if the source sends no packet, or takes none."""
     reorder_wait: Seconds = 5.0
-    """Seconds to wait for a change that others have overtaken, before it is asked for again."""
+    """Seconds to wait for a change that later ones have overtaken, before it is asked for again."""
     reorder_packets: int = Field(default=10_000, ge=1, le=10_000_000)
-    """Most changes of a table that are held meanwhile."""
+    """Most changes of a table to hold while an earlier one is missing."""
     reorder_bytes: _Bytes = 8 << 20
-    """Most bytes of them."""
+    """Most bytes of the held changes."""
     subscribe_wait: Seconds = 10.0
-    """Seconds after which a subscription without an answer is asked for again."""
+    """Seconds to wait for the answer to a subscription, before it is sent again."""
     snapshot_wait: Seconds = 30.0
-    """Seconds after which a snapshot whose next part does not come is asked for again."""
+    """Seconds to wait for the next part of a snapshot, before a snapshot is asked for again."""
     resubscribe_idle: Seconds = 300.0
-    """Seconds without a change after which a table is asked for again: its last change may be lost."""
+    """Seconds without a change after which a table is subscribed to again: its last change may be lost."""
     ack_interval: Seconds = 1.0
     """Seconds between acknowledgements of a table; each follows a commit."""
     snapshot_at_start: bool = False
-    """Ask for a snapshot of each table when the receiver starts, even if the source can continue. A table needs it that
-    was rebuilt without its first frames, or whose new columns are known for changed rows only."""
+    """Ask for a snapshot of each table when the receiver starts, even if the source can continue. That helps a table
+    that was rebuilt without its first frames, or whose rows lack new columns until they change."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> TengiOptions:
@@ -109,9 +109,9 @@ class TengiOptions(Strict):
 
 
 class TengiTable(Table):
-    """One silver table: a table that the source publishes, as chapter 9 of the protocol has it.
+    """One silver table: a table that the source publishes.
 
-    The source tells columns and keys. Columns that a setting declares take their place.
+    Its columns and keys are those of the source, unless ``columns`` and ``keys`` declare others.
 
     | type | of |
     |---|---|
@@ -124,15 +124,15 @@ class TengiTable(Table):
     | `timestamp`, `timestamp_ntz` | microseconds since 1970 |
     | `array<T>`, `struct<name:T>`, `map<string,T>` | Packet |
 
-    A value that does not fit its type holds the table, and is reported. So does text with half of a surrogate pair,
-    which no setting replaces: two keys could become one.
+    A value that does not fit its type holds the table, and is reported. Text with half of a surrogate pair fits no
+    type: no setting replaces the half, for two keys could become one.
     """
 
     source: SourceName = ""
     """The table's name at the source; by default the table's own name."""
     keys: tuple[str, ...] = ()
-    """Columns that name a row; by default those of the source. If it has none, rows are only added, and numbered:
-    ``_sequence`` is the number of their update, or of the snapshot, ``_ordinal`` their number in it."""
+    """Columns that name a row; by default those of the source. If the source has none either, rows are only added, and
+    numbered: ``_sequence`` is the number of their update or snapshot, ``_ordinal`` their number in it."""
     columns: dict[ColumnName, TypeText] = Field(default_factory=dict)
     """Types of the columns, keys included, by name; by default those of the source. Others are ignored."""
 
@@ -142,10 +142,10 @@ class TengiTable(Table):
 
     @model_validator(mode="after")
     def _fits_together(self) -> TengiTable:
-        names = [folded(name) for name in self.columns]
+        names = [caseless(name) for name in self.columns]
         if len(set(names)) < len(names):
             raise ValueError("columns names each column once, and in one spelling")
-        if taken := sorted(name for name in self.columns if folded(name) in self.reserved_names):
+        if taken := sorted(name for name in self.columns if caseless(name) in self.reserved_names):
             raise ValueError(f"columns without {taken[0]}, which is one of silverfold's own")
         if not self.columns:
             return self

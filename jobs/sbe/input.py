@@ -17,7 +17,7 @@ import typer
 
 from silverfold.conf.errors import InvalidValue, OversizedMessage, WireError
 from silverfold.connectors.wire.framing.cutter import frames_of
-from silverfold.connectors.wire.framing.known import find_framing
+from silverfold.connectors.wire.framing.framings import find_framing
 from silverfold.connectors.wire.framing.settings import LARGEST, Framing
 from silverfold.connectors.wire.sbe.codec.framed import cutter_for
 from silverfold.connectors.wire.sbe.schema.model import Schema

@@ -50,6 +50,7 @@ def apply_cut(job: CutJob) -> CutRow | None:
     silver = job.silver
     silver.session.conf.set("spark.sql.adaptive.enabled", str(len(job.cut.begins) > _SMALL_CUT).lower())
     with sole_writer(silver.places, silver.feed.name, silver.name), named_errors(silver.name), ExitStack() as cache:
+        silver.follow_settings()
         decoded = decode_cut(job, cache)
         if decoded is not None:
             if silver.table_kind is TableKind.STATE:
@@ -63,6 +64,7 @@ def apply_cut(job: CutJob) -> CutRow | None:
                 commit = log_write(decoded)
             with overtaken_if_moved(silver.name):
                 commit()
+            silver.follow_settings(anew=decoded.overwrites)  # and those that the cut has made
     return read_back(job, None if decoded is None else decoded.generation)
 
 

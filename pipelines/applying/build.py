@@ -36,10 +36,11 @@ from silverfold.conf.errors import (
     WireError,
 )
 from silverfold.conf.model import Settings
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.base import Connector, Cut, Feed
 from silverfold.pipelines.applying.apply_cut import apply_cut
 from silverfold.pipelines.applying.cut_job import CutJob, read_job, statistics_of
+from silverfold.pipelines.applying.registration import Registration
 from silverfold.pipelines.applying.settle import settle
 from silverfold.pipelines.applying.silver import SilverTable
 from silverfold.pipelines.holding.quarantine import Quarantine
@@ -93,6 +94,7 @@ class _TableState:
     quarantine: Quarantine
     committed: datetime | None
     """When its last cut was committed; None without one."""
+    registration: Registration
     overtaken: int = 0
     """Number of steps in a row that other processes have overtaken."""
     skipped: bool = False
@@ -151,7 +153,10 @@ class FeedBuild:
         restore(places, feed.name, list(tables))
         committed = {name: cut.committed_at for name, cut in last_cuts(places, feed.name).items()}
         now = datetime.fromtimestamp(clock(), UTC)
-        states = {name: _TableState(_open_quarantine(plan, name, now), committed.get(name)) for name in tables}
+        states = {
+            name: _TableState(_open_quarantine(plan, name, now), committed.get(name), Registration(table))
+            for name, table in tables.items()
+        }
         return cls(settings, plan, tables, states, clock)
 
     def close(self) -> None:
@@ -181,22 +186,26 @@ class FeedBuild:
             self._apply_decisions(table)
             began, plan = self.clock(), self._plan.cut(table)
             if plan.cut is None:
+                self._states[table].registration.at_rest()
                 return Step(table, plan, error=self._holding_fault(table, plan))
             with raising_if_ended():
                 job = self._read(table, plan.cut)
                 row = self._record(job, apply_cut(job), began)
+            self._states[table].registration.after_cut()
             return Step(table, plan, row, self._plan.bisections[table].fault, moved=True)
         except SilverfoldError as error:
             return self._step_after(error, table, plan, job)
 
     def _step_after(self, error: SilverfoldError, name: str, plan: Plan | None, job: CutJob | None) -> Step:
-        """Decide how a table goes on after an error; all retries are decided here.
+        """Decide how a table goes on after an error.
 
         - A cut that was applied without a look at every frame is checked first: one of them may be to blame.
         - Where another process wrote the table, the next step plans anew, `_TRIES` times.
         - After an error of a cut as a unit, the next step tries a shorter one (`CutBisection`).
         - A bad frame that is to be skipped is left out by the next step. Any other holds the table.
-        - After all other errors a later step tries the same again.
+        - After all other errors a later step tries the same again, after a delay (`pipelines.applying.turns`).
+
+        A rule that cannot be judged is tried again once columns may have changed (`FeedPlan`).
         """
         try:
             fault = _cause(error, job)
@@ -252,11 +261,11 @@ class FeedBuild:
         state = self._states[name]
         self._plan.reached(name, cut.last if row is not None else job.silver.position())
         state.overtaken, state.skipped = 0, False
-        self._plan.bisections[name].passed(cut.last)
+        self._plan.bisections[name].reached(cut.last)
         if row is None:  # maybe without frames read here: the other build's commit lists them
             state.quarantine.catch_up(now=self._now())
             return None
-        state.quarantine.passed(cut, now=self._now())
+        state.quarantine.reached(cut, now=self._now())
         row = later_than(row, state.committed)
         state.committed = row.committed_at
         row = replace(row, landed_at=moment(cut.received), seconds=self.clock() - began)
@@ -277,7 +286,7 @@ class FeedBuild:
             with suppress(SilverfoldError), silver.decoding():
                 context = silver.decoder.context(each for each in control if each.frame_seq <= frame.frame_seq)
                 row = silver.decoder.row_type(context, then, silver.conf)
-                found = {**{folded(field.name): field for field in row}, **found}
+                found = {**{caseless(field.name): field for field in row}, **found}
         return list(found.values())
 
     def _stop_before(self, fault: SilverfoldError, name: str, plan: Plan, cut: Cut) -> Step:

@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 
 from silverfold.conf.errors import DuplicateKey, ExpectationFailed, NullKey
 from silverfold.conf.model import LATE_PARTIAL, UNEXPLAINED
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.pipelines.applying.decode import DecodedCut
 from silverfold.pipelines.applying.fold_cut import FoldedCut
 from silverfold.pipelines.applying.fold_statistics import counted
@@ -42,12 +42,12 @@ class CheckedCut:
     Args:
         rows: Net rows (`transforms.merge`). For a replacing cut, all rows of the table.
         side_rows: The complete new contents of the side table; None if it does not change.
-        notes: Counts to report, by name.
+        counters: Counts to report, by name.
     """
 
     rows: DataFrame
     side_rows: DataFrame | None
-    notes: Mapping[str, int]
+    counters: Mapping[str, int]
 
 
 def check_cut(decoded: DecodedCut, folded: FoldedCut) -> CheckedCut:
@@ -58,7 +58,7 @@ def check_cut(decoded: DecodedCut, folded: FoldedCut) -> CheckedCut:
         ExpectationFailed: A row fails a rule whose action is ``fail``, or a rule cannot be evaluated for it.
     """
     if not decoded.completes:
-        return CheckedCut(_uncompleted_rows(decoded, folded), _incomplete_rows(decoded, folded), folded.notes)
+        return CheckedCut(_uncompleted_rows(decoded, folded), _incomplete_rows(decoded, folded), folded.counters)
     results = _result_rows(decoded, folded)
     try:
         rows = decoded.cached(with_failed_rules(results, decoded.silver.rules, decoded.later))
@@ -72,7 +72,7 @@ def check_cut(decoded: DecodedCut, folded: FoldedCut) -> CheckedCut:
     out = is_quarantined(decoded.silver.rules)
     side_rows = _side_rows(decoded, folded, rows.where(out), counts)
     written = rows.where(~out) if decoded.cut.replaces else _without_unchanged_side_rows(rows, out)
-    return CheckedCut(_flatten(decoded, written), side_rows, {**folded.notes, **counts})
+    return CheckedCut(_flatten(decoded, written), side_rows, {**folded.counters, **counts})
 
 
 def _failures(rows: DataFrame, rules: Sequence[Rule]) -> dict[str, Column]:
@@ -221,10 +221,10 @@ def _incomplete_rows(decoded: DecodedCut, folded: FoldedCut) -> DataFrame | None
 
 def _flatten(decoded: DecodedCut, rows: DataFrame) -> DataFrame:
     """Return checked rows as net rows that carry complete rows."""
-    keys = {folded(name): name for name in struct_type(rows, "key").names}
+    keys = {caseless(name): name for name in struct_type(rows, "key").names}
 
     def cell(field: T.StructField) -> Column:
-        key = keys.get(folded(field.name))
+        key = keys.get(caseless(field.name))
         after = F.col(f"after.{quoted(field.name)}")
         return (after if key is None else F.coalesce(F.col(f"key.{quoted(key)}"), after)).alias(field.name)
 

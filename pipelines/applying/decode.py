@@ -1,7 +1,7 @@
 """Decode a cut, and read its silver table and companion tables as they are before it.
 
 A silver table has up to three companion tables: its history (`transforms.history`), its tombstones
-(`transforms.tombstones`) and its side table (`pipelines.verifying.silver_rows`). The silver table's own commit comes
+(`transforms.tombstones`) and its side table (`pipelines.verifying.compared_rows`). The silver table's own commit comes
 last, carries the position, and makes the others count.
 
 The table kind (`connectors.base.TableKind`) decides which columns it has in addition to the source's:
@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from silverfold.conf.errors import Overtaken, RebuildNeeded, SnapshotNeeded
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.base import Cut, CutStatistics, TableKind
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.pipelines.applying.cut_job import CutJob
@@ -73,7 +73,6 @@ class DecodedCut(CutJob):
     Args:
         cache: Holds rows in Spark's cache that are used more than once; closed when the cut is done.
         changes: The decoded change rows, with every column of the contract, typed as the table is.
-        before: Position of the table before the cut; -1 for none.
         columns: The table's columns once the cut is applied.
         drift: The change of columns; None if there is no table yet.
         current: The table before the cut, with these columns; None if it does not exist or is append-only. Lazy.
@@ -86,7 +85,6 @@ class DecodedCut(CutJob):
 
     cache: ExitStack
     changes: DataFrame
-    before: int
     columns: T.StructType
     drift: Drift | None
     current: DataFrame | None
@@ -114,7 +112,7 @@ class DecodedCut(CutJob):
     @property
     def rekeyed(self) -> bool:
         """Whether the table's keys differ from those of the source."""
-        own = {folded(name) for name in self.key.names} - {folded(name) for name in self.source.names}
+        own = {caseless(name) for name in self.key.names} - {caseless(name) for name in self.source.names}
         return bool(self.silver.conf.keys and own)
 
     @property
@@ -132,6 +130,11 @@ class DecodedCut(CutJob):
         """Whether the existing rows have other keys than the rows of this cut."""
         then = None if self.known is None else self.known.settings
         return then is not None and "keys" in differing(then, self.settings)
+
+    @property
+    def overwrites(self) -> bool:
+        """Whether columns or keys change in a way that takes an overwrite of the table."""
+        return self.renames or (self.drift is not None and bool(self.drift.widened))
 
     @property
     def tombstones(self) -> DataFrame | None:
@@ -166,7 +169,7 @@ class DecodedCut(CutJob):
     @property
     def nothing_before(self) -> bool:
         """No row from before the cut counts."""
-        return self.cut.replaces or self.before < 0
+        return self.cut.replaces or self.cut.after < 0
 
     def cached(self, rows: DataFrame) -> DataFrame:
         """Return the rows, computed only once while the cut is applied.
@@ -273,7 +276,6 @@ def decode_cut(job: CutJob, cache: ExitStack) -> DecodedCut | None:
         **{**vars(job), "later": _missing_columns(columns, job.later)},
         cache=cache,
         changes=typed_as(changes, columns) if is_state else changes,
-        before=before,
         columns=columns,
         drift=change,
         current=with_columns(current, columns) if is_state and current is not None else None,
@@ -308,8 +310,8 @@ def _check_plan(job: CutJob, before: int) -> None:
 
 
 def _missing_columns(columns: T.StructType, later: Sequence[T.StructField]) -> list[T.StructField]:
-    have = {folded(field.name) for field in columns}
-    return [field for field in later if folded(field.name) not in have]
+    have = {caseless(field.name) for field in columns}
+    return [field for field in later if caseless(field.name) not in have]
 
 
 def without_errors(changes: DataFrame) -> DataFrame:

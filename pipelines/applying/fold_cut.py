@@ -23,8 +23,8 @@ from silverfold.conf.model import LATE_PARTIAL, UNEXPLAINED
 from silverfold.pipelines.applying.decode import DecodedCut
 from silverfold.pipelines.applying.fold_statistics import FoldStatistics, counted, statistics_of
 from silverfold.pipelines.places import REASONS
+from silverfold.pipelines.storage.silver_rows import SilverRows
 from silverfold.pipelines.store import skipping_bounds
-from silverfold.pipelines.verifying.silver_rows import SilverRows
 from silverfold.transforms.changes import DELETE, UPDATE, as_struct, complete, from_arrow
 from silverfold.transforms.complete_rows import is_incomplete
 from silverfold.transforms.consistency import OP_HISTORY, UPDATES_WITHOUT_ROW, op_code, unexplained
@@ -52,7 +52,7 @@ class FoldedCut:
             source-ordered source.
         bounds: Smallest and largest value of key columns, both inclusive, for skipping files of the table.
         few: There are at most about `FEW` keys.
-        notes: Counts to report, by name.
+        counters: Counts to report, by name.
     """
 
     net: DataFrame
@@ -65,7 +65,7 @@ class FoldedCut:
     had_partial: bool = False
     bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     few: bool = False
-    notes: Mapping[str, int] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
 
 
 def fold_cut(decoded: DecodedCut) -> FoldedCut:
@@ -89,7 +89,7 @@ def _fold_by_decoder(decoded: DecodedCut) -> FoldedCut:
     if decoded.statistics.wide_ranges and not decoded.nothing_before:
         net = _with_ranges(decoded, net)
     before = _rows_before(decoded, net, bounds=bounds, few=few) if needs_rows else None
-    return FoldedCut(net, before, decoded.changes, bounds=bounds, few=few, notes=decoded.statistics.counters)
+    return FoldedCut(net, before, decoded.changes, bounds=bounds, few=few, counters=decoded.statistics.counters)
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class _SplitChanges:
     before: DataFrame | None = None
     missing: DataFrame | None = None
     had_partial: bool = False
-    notes: Mapping[str, int] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
 
 
 class _Folding:
@@ -133,9 +133,9 @@ class _Folding:
         elif before is None:
             before = _rows_before(decoded, net, bounds=bounds, few=few)
         marked = _mark_existing(net, before)
-        notes = self._count_unexplained(marked, found)
+        counters = self._count_unexplained(marked, found)
         may_be_pending = self._by_sequence and not self._silver.upsert
-        has_pending = may_be_pending and (UPDATES_WITHOUT_ROW in notes or self._pending is not None)
+        has_pending = may_be_pending and (UPDATES_WITHOUT_ROW in counters or self._pending is not None)
         updates_without_row = marked.where(~F.col("existed") & (F.col("op") == UPDATE))
         position = "sequence" if self._by_sequence else "frame_seq"
         return FoldedCut(
@@ -149,7 +149,7 @@ class _Folding:
             had_partial=split.had_partial,
             bounds=bounds,
             few=few,
-            notes={**decoded.statistics.counters, **notes, **split.notes},
+            counters={**decoded.statistics.counters, **counters, **split.counters},
         )
 
     def _split_late(self, changes: DataFrame) -> _SplitChanges:
@@ -168,14 +168,14 @@ class _Folding:
         deleted = None if decoded.tombstones is None else by_key(decoded.tombstones, decoded.key)
         marked = mark_late(changes, before, deleted)
         missing = F.col("late") & (F.col("sequence") < F.col("applied"))
-        notes: Mapping[str, int] = {}
+        counters: Mapping[str, int] = {}
         if may_be_partial:
             marked = decoded.cached(marked)
             found = counted(marked, {**partial, LATE_PARTIAL: F.count_if(missing)})
             had_partial = had_partial or "partial" in found
-            notes = {LATE_PARTIAL: found[LATE_PARTIAL]} if had_partial and LATE_PARTIAL in found else {}
+            counters = {LATE_PARTIAL: found[LATE_PARTIAL]} if had_partial and LATE_PARTIAL in found else {}
         in_time = marked.where(~F.col("late")).drop("late", "applied")
-        return _SplitChanges(in_time, before, marked.where(missing) if notes else None, had_partial, notes)
+        return _SplitChanges(in_time, before, marked.where(missing) if counters else None, had_partial, counters)
 
     def _fold(self, changes: DataFrame) -> DataFrame:
         """Fold, by the cheaper method where no update can be partial."""
@@ -282,7 +282,7 @@ def _pending_changes(decoded: DecodedCut) -> DataFrame | None:
     remaining = pending if horizon is None else pending.alias("t").where(f"NOT ({horizon})")
     return complete(
         remaining.select(
-            F.lit(decoded.before).cast("long").alias("frame_seq"),
+            F.lit(decoded.cut.after).cast("long").alias("frame_seq"),
             F.lit(0).alias("ordinal"),
             F.lit(UPDATE).alias("op"),
             as_struct(decoded.key).alias("key"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -266,7 +266,15 @@ def run(
     """
     log = get_logger("build")
     faults: Faults = {}
-    for build, step in _turns(builds, stop or threading.Event(), follow=follow, log=log):
+    conf = builds[0].settings.build
+    turns = take_turns(
+        builds,
+        stop or threading.Event(),
+        at_once=conf.tables_at_once,
+        follow=partial(_refresh, log=log) if follow else None,
+        poll_seconds=conf.poll_ms / 1000,
+    )
+    for build, step in turns:
         if isinstance(step.error, SparkUnavailable):
             if stop is not None and stop.is_set():
                 continue  # the signal that stops this process has also reached Spark's
@@ -277,23 +285,6 @@ def run(
             found.update(cuts=1, **{name: getattr(step.applied, name) for name in _COUNTED})
         _log(log.bind(feed=build.feed.name), step, table, faults)
     return faults
-
-
-def _turns(
-    builds: Sequence[FeedBuild],
-    stop: threading.Event,
-    *,
-    follow: bool,
-    log: structlog.typing.FilteringBoundLogger,
-) -> Iterator[tuple[FeedBuild, Step]]:
-    conf = builds[0].settings.build
-    return take_turns(
-        builds,
-        stop,
-        at_once=conf.tables_at_once,
-        follow=partial(_refresh, log=log) if follow else None,
-        poll_seconds=conf.poll_ms / 1000,
-    )
 
 
 def _refresh(feed_build: FeedBuild, *, log: structlog.typing.FilteringBoundLogger) -> None:

@@ -21,8 +21,9 @@ from pyspark.sql import DataFrame, SparkSession
 from silverfold.conf.errors import ApplyError, RebuildNeeded, SilverfoldError, of_decoder
 from silverfold.conf.files import FULL
 from silverfold.conf.model import Table
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.base import Connector, Cut, Decoder, Feed, TableKind
+from silverfold.pipelines.applying.table_settings import follow_settings, properties_of
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.spark.session import close_session, own_session
 from silverfold.pipelines.storage.commit_note import NOT_TOLD, CommitNote
@@ -38,7 +39,7 @@ from silverfold.pipelines.storage.cuts import app_id, newest_note, position_in, 
 from silverfold.pipelines.storage.row_settings import RowSettings, describe_difference, differing, row_settings
 from silverfold.pipelines.store import open_table
 from silverfold.transforms.expectations import Rule, rules_digest, rules_of
-from silverfold.transforms.merge import make_without_vectors
+from silverfold.transforms.merge import set_defaults
 from silverfold.transforms.sql import path_table
 
 
@@ -58,6 +59,8 @@ class SilverTable:
     name: str
     places: Places
     token: str = field(default_factory=lambda: uuid4().hex)
+    _followed: set[str] = field(default_factory=set)
+    """URLs of the tables that follow their settings (`follow_settings`)."""
 
     @cached_property
     def session(self) -> SparkSession:
@@ -163,6 +166,16 @@ class SilverTable:
             side=find_companion(self.side_table, version.aside) if self.table_kind is TableKind.STATE else NONE,
         )
 
+    def follow_settings(self, *, anew: bool = False) -> None:
+        """Give the tables that exist what their settings say, each once (`pipelines.applying.table_settings`).
+
+        Args:
+            anew: Once more: a table was overwritten, which ends its clustering.
+        """
+        if anew:
+            self._followed.clear()
+        follow_settings(self.session, self.places, self.feed.name, self.name, self.conf, followed=self._followed)
+
     def read(self, place: Place, opened: DeltaTable) -> DataFrame:
         """Return the rows of a table at the version opened, so that later writes do not invalidate a cache. Lazy."""
         return self.session.read.format("delta").option("versionAsOf", opened.version()).load(place.url)
@@ -171,8 +184,7 @@ class SilverTable:
 def session_for(running: SparkSession, table: Table) -> SparkSession:
     """Return a separate session for writing a table and creating its companion tables."""
     session = own_session(running)
-    if not table.deletion_vectors:
-        make_without_vectors(session)
+    set_defaults(session, properties_of(table))
     return session
 
 
@@ -210,7 +222,7 @@ def check_built(
     feed, table = silver.feed.name, silver.name
     then = settings if known.settings is None else known.settings
     other = differing(then, settings)
-    has_keys = {*map(folded, then.get("keys", ()))} <= {*map(folded, columns)}
+    has_keys = {*map(caseless, then.get("keys", ()))} <= {*map(caseless, columns)}
     anew = cut.replaces and not silver.conf.keeps_history and has_keys
     if other and not anew:
         reason = describe_difference(other[0], then, settings, what="the table")

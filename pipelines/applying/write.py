@@ -81,7 +81,7 @@ def table_write(
         new: Columns that come with the rows.
     """
     silver, cut, rows = decoded.silver, decoded.cut, checked.rows
-    recorded = decoded.recorded(silver.app_id, checked.notes, versions=versions, partial=folded.had_partial)
+    recorded = decoded.recorded(silver.app_id, checked.counters, versions=versions, partial=folded.had_partial)
     if decoded.current is None:
         first = _select_columns(rows if cut.replaces else begun(rows, upsert=silver.upsert), decoded.columns)
         return partial(append, _unless_moved(decoded, first), silver.place.url, recorded=recorded)
@@ -140,7 +140,7 @@ def _write_history(decoded: DecodedCut, folded: FoldedCut, checked: CheckedCut) 
     silver, by_decoder = decoded.silver, decoded.silver.connector.folds
     app, opened = history_id(silver.feed.name, silver.name), decoded.opened.history.counts
     changes = _versions(decoded) if by_decoder else folded.changes
-    recorded = decoded.recorded(app, checked.notes, behind=position_in(decoded.opened.history.newest, app))
+    recorded = decoded.recorded(app, checked.counters, behind=position_in(decoded.opened.history.newest, app))
     try:
         keep_history(
             changes,
@@ -181,7 +181,7 @@ def _write_tombstones(decoded: DecodedCut, folded: FoldedCut, checked: CheckedCu
     """
     silver, every = decoded.silver, decoded.silver.conf.keeps_history
     app = tombstones_id(silver.feed.name, silver.name)
-    recorded = decoded.recorded(app, checked.notes, behind=position_in(decoded.opened.tombstones.newest, app))
+    recorded = decoded.recorded(app, checked.counters, behind=position_in(decoded.opened.tombstones.newest, app))
     deletes = complete(folded.changes).where(F.col("op") == DELETE)
     write_tombstones(
         net_rows(deletes, position="sequence") if every else net_rows(folded.net, position="position"),

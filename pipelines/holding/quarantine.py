@@ -130,7 +130,7 @@ class Quarantine:
         hold(self.places, self.feed, self.table, found)
         return False
 
-    def passed(self, cut: Cut, *, now: datetime) -> None:
+    def reached(self, cut: Cut, *, now: datetime) -> None:
         """Record that the table has taken a cut without some of its frames. Raises StoreUnavailable.
 
         A skip that was undone while the cut was being applied came too late: the skip is recorded again. A skip of

@@ -138,6 +138,16 @@ def read_stream(place: Place, stream: str, *, first: int, last: int) -> Iterator
         yield from _in_order(table, STREAM_COLUMNS, within=(first, last), also=ds.field("stream") == stream)
 
 
+def read_whole_frames(place: Place, *, first: int = 0, last: int) -> Iterator[pa.RecordBatch]:
+    """Yield the frames in an inclusive range of positions, in order, with all columns of bronze.
+
+    Only part of one file is in memory at a time. Empty if the table does not exist yet.
+    """
+    table = open_bronze(place)
+    if table is not None:
+        yield from _in_order(table, SCHEMA.names, within=(first, last))
+
+
 def read_cut(table: DeltaTable | None, cut: Cut) -> pa.Table | None:
     """Return the row-carrying frames of a small cut, in order: `STREAM_COLUMNS`; None if the cut is not small.
 

@@ -93,7 +93,7 @@ class TableStream:
         opened = self._finder.open
         return opened[0] if opened and opened[1] == newest_epoch else None
 
-    def pass_over(self, position: int, newest: int) -> None:
+    def reached(self, position: int, newest: int) -> None:
         """Record that a position is reached; ``newest`` is the newest position fed."""
         pending = self.pending()
         passed = int(np.searchsorted(pending["end"], position, side="right"))

@@ -109,7 +109,7 @@ class FeedPlan:
             if position > self._planner.landed:  # another process has seen more
                 self._read_bronze()
             if position >= self._planner.position(table):  # otherwise the next cut is refused and planned anew
-                self._planner.applied(table, position)
+                self._planner.reached(table, position)
 
     def begin_anew(self, table: str, position: int) -> None:
         """Plan anew from a table's position, which may have gone back, and from bronze, which may be another."""

@@ -191,9 +191,9 @@ class Planner:
         """Return the last known position of the table; -1 for none."""
         return self._tables[table].applied
 
-    def applied(self, table: str, position: int) -> None:
+    def reached(self, table: str, position: int) -> None:
         """Record that the table has reached ``position``, the end of an update."""
-        self._tables[table].pass_over(position, self._landed)
+        self._tables[table].reached(position, self._landed)
 
     def _plan(self, state: TableStream, cut: Cut | None, pending: Updates, choice: Choice) -> Plan:
         alive = state.alive(pending, choice, self._epoch)

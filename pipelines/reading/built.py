@@ -17,7 +17,7 @@ from silverfold.pipelines.storage.cuts import CutRow, built_otherwise, emptied_s
 from silverfold.pipelines.storage.silver_position import NO_POSITION, SilverPosition, silver_position
 from silverfold.pipelines.store import count_rows, is_emptied, naming_the_store, open_table
 from silverfold.pipelines.upkeep.beginnings import base_needed, begins_at
-from silverfold.pipelines.verifying.silver_rows import degraded_rows
+from silverfold.pipelines.verifying.compared_rows import degraded_rows
 
 
 @dataclass(frozen=True)

@@ -56,12 +56,14 @@ def check_delta(session: SparkSession) -> None:
     except PySparkException as error:
         if error.getCondition() not in _WITHOUT_DELTA:
             return
+        lacking, otherwise = "the running Spark session", ", or stop it, and silverfold starts one"
+        if is_remote():
+            lacking, otherwise = "the Spark Connect server", ""
         raise SparkUnavailable(
-            "the running Spark session lacks Delta: start it with "
+            f"{lacking} lacks Delta: start it with "
             f"spark.jars.packages = {fitting_delta(session.version)}, "
             "spark.sql.extensions = io.delta.sql.DeltaSparkSessionExtension and "
-            "spark.sql.catalog.spark_catalog = org.apache.spark.sql.delta.catalog.DeltaCatalog, "
-            "or stop it, and silverfold starts one"
+            f"spark.sql.catalog.spark_catalog = org.apache.spark.sql.delta.catalog.DeltaCatalog{otherwise}"
         ) from error
 
 

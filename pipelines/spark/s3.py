@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pyspark
+
 from silverfold.conf.model import Settings
 from silverfold.pipelines.spark.jars import CLASS_PATH
 
-HADOOP_AWS = "org.apache.hadoop:hadoop-aws:3.5.0"
-"""Maven coordinate of Hadoop's client for S3 that fits the Hadoop of the pinned pyspark. Fetched once, some 600 MB."""
+_HADOOP = {"4.0": "3.4.1", "4.1": "3.4.2", "4.2": "3.5.0"}
+"""Versions of Hadoop, by the Spark that has it (``hadoop.version`` in its POM)."""
 
 _HADOOP_NAMES: Mapping[str, str | None] = {
     "access_key_id": "access.key",
@@ -25,6 +27,15 @@ _HADOOP_NAMES: Mapping[str, str | None] = {
 """Options to access S3: delta-rs's names, and those of Hadoop's client without ``fs.s3a.``, if it has them."""
 
 
+def hadoop_aws(spark: str = pyspark.__version__) -> str:
+    """Return the Maven coordinate of Hadoop's client for S3 that fits a version of Spark, by default the installed one.
+
+    It must be of Spark's own version of Hadoop (Hadoop, "Troubleshooting S3A"). For a Spark that is not known, it is
+    that of the newest.
+    """
+    return f"org.apache.hadoop:hadoop-aws:{_HADOOP.get('.'.join(spark.split('.')[:2]), _HADOOP['4.2'])}"
+
+
 def access_options(storage_options: Mapping[str, str]) -> dict[str, str]:
     """Return the options to access S3, in lower case and without the prefix ``aws_``.
 
@@ -35,13 +46,16 @@ def access_options(storage_options: Mapping[str, str]) -> dict[str, str]:
 
 
 def spark_options(settings: Settings, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the options that Spark needs in addition to those given; none if the warehouse is not on S3."""
+    """Return the options that Spark needs in addition to those given; none if the warehouse is not on S3.
+
+    Among them is Hadoop's client for S3, fetched once: some 600 MB.
+    """
     if not settings.is_on_s3:
         return {}
     packages = given.get("spark.jars.packages", "")
     options = {"spark.hadoop.fs.s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem"}
     if "hadoop-aws" not in packages + given.get("spark.jars", "") + given.get(CLASS_PATH, ""):
-        options["spark.jars.packages"] = ",".join(filter(None, [packages, HADOOP_AWS]))
+        options["spark.jars.packages"] = ",".join(filter(None, [packages, hadoop_aws()]))
         # older than Spark's own, which it would hide
         options["spark.jars.excludes"] = ",".join(filter(None, [given.get("spark.jars.excludes"), "org.slf4j:*"]))
     return options

@@ -143,6 +143,7 @@ def start_spark(settings: Settings, *, app: str, running: SparkSession | None = 
         session = _start({**options, **jar_options(options), "spark.app.name": app}, secrets)
     try:
         if is_remote():
+            check_delta(session)
             check_session(session)
         ship_packages(session)
         await_workers(session)

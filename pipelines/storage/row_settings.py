@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.base import Connector, Feed
 
 RowSettings: TypeAlias = Mapping[str, str | list[str]]
@@ -52,7 +52,7 @@ def describe_difference(setting: str, then: RowSettings, now: RowSettings, *, wh
 def _comparable(name: str, value: str | list[str]) -> object:
     if not isinstance(value, list):
         return value
-    return sorted(map(folded, value) if name == "keys" else value)
+    return sorted(map(caseless, value) if name == "keys" else value)
 
 
 def _shown(value: str | list[str]) -> str:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from silverfold.conf.errors import ApplyError, Overtaken
 from silverfold.pipelines.places import Place
@@ -25,8 +26,9 @@ from silverfold.pipelines.storage.commit_note import CommitNote
 from silverfold.pipelines.storage.companions import was_written_on
 from silverfold.pipelines.storage.cuts import from_commit, from_record, recorded_in, to_record
 from silverfold.pipelines.store import naming_the_store, open_table
-from silverfold.transforms.merge import allow_columns, overwrite, plainly_typed, table_properties
+from silverfold.transforms.merge import allow_columns, commented, overwrite, plainly_typed, table_properties
 from silverfold.transforms.spark_errors import named_errors
+from silverfold.transforms.sql import quoted
 
 _RECENT_COMMITS = 20
 """Number of commits to search for our own: only maintenance and other builders can have committed since."""
@@ -73,9 +75,10 @@ def replace_companion(rows: DataFrame, place: Place, metadata: str, *, table: st
         Overtaken: Another process wrote it at the same moment.
         ApplyError: Spark or Delta refused. Nothing was committed.
     """
-    before = version_of(place)
+    old = open_table(place)
+    before = -1 if old is None else old.version()
     with named_errors(table):
-        overwrite(rows, place.url, metadata=metadata)
+        overwrite(_with_comments(rows, old), place.url, metadata=metadata)
     if before >= 0 and version_of(place) == before:  # no rows replaced no rows: Delta had nothing to commit
         return before
     _, version = _find_commit(place, metadata, table=table)
@@ -153,8 +156,17 @@ def _overwrite(rows: DataFrame, note: CommitNote, live: Live) -> None:
     options = {"userMetadata": note.to_json(), "txnAppId": live.app, "txnVersion": str(number)}
     options |= {"overwriteSchema": "true", **table_properties(rows.sparkSession, rows.schema)}
     allow_columns(rows.sparkSession, live.place.url, rows.schema)
-    rows = plainly_typed(unless_moved(rows, live))
+    rows = plainly_typed(_with_comments(unless_moved(rows, live), open_table(live.place)))
     rows.write.format("delta").mode("overwrite").options(**options).save(live.place.url)
+
+
+def _with_comments(rows: DataFrame, old: DeltaTable | None) -> DataFrame:
+    """Return rows with the comments that a table's columns have, which an overwrite would drop. Lazy."""
+    fields = [] if old is None else old.schema().fields
+    comments = {field.name: field.metadata["comment"] for field in fields if field.metadata.get("comment")}
+    if not comments:
+        return rows
+    return rows.select(*(commented(F.col(quoted(name)), name, comments.get(name, "")) for name in rows.columns))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from silverfold.conf.errors import ApplyError, ExpectationFailed, StoreUnavailable
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.base import Connector, Feed
 from silverfold.pipelines.holding.quarantine_log import quarantined
 from silverfold.pipelines.places import REASONS, BasePlaces, Place, Places, SidePlaces
@@ -156,8 +156,8 @@ def judged_anew(
         complete = side_rows.where(~is_incomplete(REASONS)).drop(PRESENT, REASONS)
         rows = rows.unionByName(complete, allowMissingColumns=True)
     after = rows.select(F.struct(*map(quoted, columns)).alias("after"), F.col(POSITION))
-    has = {folded(name) for name in columns}
-    others = [field for field in later if folded(field.name) not in has and field.name != POSITION]
+    has = {caseless(name) for name in columns}
+    others = [field for field in later if caseless(field.name) not in has and field.name != POSITION]
     checked = with_failed_rules(after, rules, others)
     forbidden = [F.array_contains(FAILED, rule.name) for rule in rules if rule.action == "fail"]
     failing = checked.where(reduce(or_, forbidden)).count() if forbidden else 0

@@ -10,7 +10,7 @@ Once frames before it are dropped (`pipelines.upkeep.retention`), verification a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -124,7 +124,7 @@ class BaseBuild:
             remove_tree(places.own(feed))
 
     def _build(self, before: int) -> int:
-        feed = replace(self.feed, tables={self.table: self.feed.tables[self.table]})
+        feed = self.feed.apart(self.table)
         copy_left_out(self._live, self._places, feed.name, self.table)
         with (
             naming_damaged_file(*tables_of(self._places, feed.name, self.table)),

@@ -35,6 +35,7 @@ from silverfold.conf.model import Settings
 from silverfold.connectors.base import Connector, Feed
 from silverfold.pipelines.applying.build import HOLDING_LATER, FeedBuild
 from silverfold.pipelines.applying.silver import session_for
+from silverfold.pipelines.applying.table_settings import follow_settings
 from silverfold.pipelines.holding.quarantine import resolution_by_rebuild
 from silverfold.pipelines.holding.quarantine_log import (
     PASSED_OVER,
@@ -245,6 +246,10 @@ class Rebuild:
     def _has_snapshots(self) -> bool:
         return self.connector.has_snapshots(self.feed.tables[self.table])
 
+    def _follow_settings(self) -> None:
+        table = self.feed.tables[self.table]
+        follow_settings(self._session, self._places, self.feed.name, self.table, table, followed=set())
+
     @property
     def _keeps_history(self) -> bool:
         return self.feed.tables[self.table].keeps_history
@@ -281,7 +286,9 @@ class Rebuild:
         base = base_needed(self._places, self.connector, self.feed, self.table)
         known = quarantined(self._side, self.feed.name, self.table)
         with lease:
+            self._follow_settings()  # an overwrite may need it: a change feed knows no fewer columns of a mapped table
             version = self._swap_in(note, live)
+            self._follow_settings()  # an overwrite ends the clustering
         for each in (each for each in known if each.resolution == PASSED_OVER):
             pass_over(self._places, self.feed.name, self.table, each)
         resolve(self._places, self.feed.name, self.table, resolution_by_rebuild(note), now=datetime.now(UTC))
@@ -345,16 +352,10 @@ class Rebuild:
         Args:
             least: Sufficient position: an error that holds the table there or later will also hold the rebuilt one.
         """
-        feed = replace(self.feed, tables={self.table: self.feed.tables[self.table]})
+        feed = self.feed.apart(self.table)
         begin_from_base(self._session, self._places, self._side, self.connector, feed)
         with FeedBuild.open(
-            lambda: self.spark,
-            self.settings,
-            self.connector,
-            feed,
-            places=self._side,
-            before=before,
-            past=past,
+            lambda: self.spark, self.settings, self.connector, feed, places=self._side, before=before, past=past
         ) as build:
             build.refresh()
             goal = build.landed if before is None else before - 1

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from silverfold.conf.errors import StoreUnavailable
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.base import Connector, Feed
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan
 from silverfold.connectors.verification import ReferenceChange
@@ -19,9 +19,10 @@ from silverfold.pipelines.landing.bronze_table import retained_from
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.storage.companions import companion
 from silverfold.pipelines.storage.cuts import newest_note
+from silverfold.pipelines.storage.silver_rows import SilverRows
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.upkeep.beginnings import base_misfit, base_needed
-from silverfold.pipelines.verifying.silver_rows import LeftOut, SilverRows, degraded_rows, read_silver
+from silverfold.pipelines.verifying.compared_rows import LeftOut, degraded_rows, read_silver
 from silverfold.pipelines.verifying.table_fold import Row
 
 START: Final = "__START_AT"
@@ -119,7 +120,7 @@ class BaseRows:
         return LeftOut(keys, self.degraded | late)
 
     def _is_whole(self, change: ReferenceChange) -> bool:
-        return change.op != "update" or set(map(folded, self.names)) <= set(map(folded, change.row))
+        return change.op != "update" or set(map(caseless, self.names)) <= set(map(caseless, change.row))
 
     def _deletes_within(self, keys: Sequence[str], within: KeySpan) -> Iterator[ReferenceChange]:
         own = self._own(keys)
@@ -127,8 +128,8 @@ class BaseRows:
             yield ReferenceChange("delete", 0, _key(row, own), sequence=row[POSITION])
 
     def _own(self, keys: Sequence[str]) -> list[str]:
-        own_names = {folded(name): name for name in self.rows.names}
-        return [own_names[folded(name)] for name in keys]
+        own_names = {caseless(name): name for name in self.rows.names}
+        return [own_names[caseless(name)] for name in keys]
 
 
 def read_base(places: Places, connector: Connector, feed: Feed, table: str) -> BaseRows | None:

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from silverfold.conf.errors import PositionGap
 from silverfold.conf.model import Table
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.base import Connector, Feed, TableKind
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 from silverfold.connectors.frames import ControlFrame, Kind
@@ -31,6 +31,7 @@ from silverfold.pipelines.landing.bronze import read_frames
 from silverfold.pipelines.landing.losses import Losses
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.verifying.base_rows import BaseRows
+from silverfold.pipelines.verifying.compared_rows import NOTHING_LEFT_OUT, LeftOut
 from silverfold.pipelines.verifying.landed_updates import (
     Body,
     LandedUpdate,
@@ -39,7 +40,6 @@ from silverfold.pipelines.verifying.landed_updates import (
     landed_updates,
     last_state,
 )
-from silverfold.pipelines.verifying.silver_rows import NOTHING_LEFT_OUT, LeftOut
 from silverfold.pipelines.verifying.table_fold import LogFold, Row, TableFold
 
 LOG_KEYS = ("_position", "_row_key", "_op", "_last_row_key")
@@ -72,9 +72,9 @@ class Expected:
 
     def renamed_as(self, names: Iterable[str]) -> Self:
         """Return the same with columns named as in a table, which keeps the letter case of their first appearance."""
-        own_names = {folded(name): name for name in names}
+        own_names = {caseless(name): name for name in names}
         used = {*self.keys, *self.columns}.union(*self.rows)
-        other = {name: own_names[folded(name)] for name in used if own_names.get(folded(name), name) != name}
+        other = {name: own_names[caseless(name)] for name in used if own_names.get(caseless(name), name) != name}
         if not other:
             return self
         return replace(
@@ -175,7 +175,7 @@ class BronzeFold:
     def has_spans(self) -> bool:
         """Whether spans of ``keys`` can be folded separately: the source identifies its rows by them too."""
         source = self.landed.context(self.order).keys
-        return self._is_log or [folded(name) for name in self.keys] == [folded(name) for name in source]
+        return self._is_log or [caseless(name) for name in self.keys] == [caseless(name) for name in source]
 
     def expected(self, within: KeySpan = EVERY_KEY) -> Expected:
         """Return the rows whose keys are in a span.
@@ -276,7 +276,7 @@ class LandedContext:
     ) -> None:
         self._reader, self._through, self._left_out = reader, through, left_out
         self._controls = sorted(controls, reverse=True)
-        self._first = {folded(name): name for name in names}
+        self._first = {caseless(name): name for name in names}
         self._other: dict[str, str] = {}
 
     @property
@@ -313,7 +313,7 @@ class LandedContext:
         while self._controls and self._controls[-1].frame_seq < before:
             self._reader.control(self._controls.pop())
             for name in (*self._reader.keys, *self._reader.columns):
-                first = self._first.setdefault(folded(name), name)
+                first = self._first.setdefault(caseless(name), name)
                 if first != name:
                     self._other[name] = first
 

@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from silverfold.conf.errors import PositionGap, ProtocolError, WireError
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.conf.text import joined
 from silverfold.connectors.base import Connector, Feed, TableKind
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
@@ -38,22 +38,22 @@ from silverfold.pipelines.places import Places, history_of
 from silverfold.pipelines.report import Report
 from silverfold.pipelines.storage.companions import companion, companion_of
 from silverfold.pipelines.storage.cuts import app_id, built_otherwise, last_cuts, newest_note, position_in
+from silverfold.pipelines.storage.silver_rows import SilverRows
 from silverfold.pipelines.store import open_table
 from silverfold.pipelines.upkeep.beginnings import begins_at, history_begins_at, needs_from
 from silverfold.pipelines.verifying.base_rows import read_base
 from silverfold.pipelines.verifying.compare import Comparison, as_stored, compare, shown
-from silverfold.pipelines.verifying.reference_fold import BronzeFold, Expected, LandedTable, fold_bronze
-from silverfold.pipelines.verifying.reference_history import HistoryFold, fold_history
-from silverfold.pipelines.verifying.silver_rows import (
+from silverfold.pipelines.verifying.compared_rows import (
     NOTHING_LEFT_OUT,
     LeftOut,
     Silver,
-    SilverRows,
     degraded_rows,
     older_than_deletes,
     read_silver,
     without_reasons,
 )
+from silverfold.pipelines.verifying.reference_fold import BronzeFold, Expected, LandedTable, fold_bronze
+from silverfold.pipelines.verifying.reference_history import HistoryFold, fold_history
 
 ROWS_AT_ONCE: Final = 500_000
 """Rows of a table held in memory at a time, as well as the expected ones: one to two kilobytes each."""
@@ -229,8 +229,8 @@ def _compare_spans(
     left_out: LeftOut = NOTHING_LEFT_OUT,
 ) -> TableVerification:
     """Compare a table with the rows expected from bronze, `ROWS_AT_ONCE` at a time if possible; see `compare_table`."""
-    own_names = {folded(name): name for name in silver.rows.names}
-    keys = [own_names.get(folded(name), name) for name in fold.keys]
+    own_names = {caseless(name): name for name in silver.rows.names}
+    keys = [own_names.get(caseless(name), name) for name in fold.keys]
     try:
         spans = silver.rows.spans(keys, ROWS_AT_ONCE) if fold.has_spans else [EVERY_KEY]
         compared = partial(compare_table, table, fold.expected, silver, placed=placed, reason=reason, left_out=left_out)

@@ -25,9 +25,9 @@ from silverfold.connectors.verification import ReferenceChange, SourceRecord, So
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.upkeep.beginnings import begins_at
 from silverfold.pipelines.verifying.base_rows import BaseRows
+from silverfold.pipelines.verifying.compared_rows import NOTHING_LEFT_OUT, LeftOut, Silver, degraded_rows
 from silverfold.pipelines.verifying.landed_updates import LandedUpdate, in_order_of_effect
 from silverfold.pipelines.verifying.reference_fold import Expected, LandedTable, fold_bronze, in_sequence
-from silverfold.pipelines.verifying.silver_rows import NOTHING_LEFT_OUT, LeftOut, Silver, degraded_rows
 from silverfold.pipelines.verifying.table_fold import TableFold
 from silverfold.pipelines.verifying.verify import (
     TableVerification,

@@ -28,8 +28,8 @@ from silverfold.connectors.verification import ReferenceChange
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.storage.cuts import built_otherwise
 from silverfold.pipelines.store import open_table
+from silverfold.pipelines.verifying.compared_rows import Silver, read_silver
 from silverfold.pipelines.verifying.reference_fold import Expected
-from silverfold.pipelines.verifying.silver_rows import Silver, read_silver
 from silverfold.pipelines.verifying.table_fold import Row, TableFold
 from silverfold.pipelines.verifying.verify import TableVerification, Verdict, compare_table, unknown
 from silverfold.pipelines.verifying.verify_replay import verify_by_replay

@@ -24,7 +24,7 @@ from silverfold.connectors.frames import Kind
 from silverfold.pipelines.landing.bronze import last_position, read_stream
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.storage.cuts import app_id
-from silverfold.pipelines.verifying.silver_rows import read_silver
+from silverfold.pipelines.verifying.compared_rows import read_silver
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
 from tests.bench.silver import COLUMNS, feed, report, timed
 from tests.support.deephaven.landed_history import LandedHistory

@@ -60,7 +60,7 @@ def serving(folder: Path, dialect: Dialect, tls: ssl.SSLContext | None = None) -
     with apsw.Connection(str(file)) as connection:
         connection.execute("CREATE TABLE foo(id INTEGER PRIMARY KEY, col1 TEXT, col2 TEXT)")
     connection.close()
-    with SqliteCloudServer.start({"shop.db": file}, tls=tls, behaviour=ServerOptions(dialect=dialect)) as server:
+    with SqliteCloudServer.start({"shop.db": file}, tls=tls, options=ServerOptions(dialect=dialect)) as server:
         yield server
 
 

@@ -84,9 +84,9 @@ def test_nothing_that_the_vendors_tests_send_is_refused(tmp_path: Path) -> None:
     }
     needing_others = [f"--ignore=tests/integration/test_{name}.py" for name in ("pandas", "sqlalchemy")]
     chosen = ["-k", " and ".join(f"not {name}" for name in _LEFT_OUT), *needing_others]
-    behaviour = ServerOptions(dialect=Dialect(words=Vocabulary.OLD))
+    server_options = ServerOptions(dialect=Dialect(words=Vocabulary.OLD))
     files = {"chinook.sqlite": tmp_path / "chinook.sqlite"}
-    with SqliteCloudServer.start(files, _PORT, tls=tls_context(pem), behaviour=behaviour):
+    with SqliteCloudServer.start(files, _PORT, tls=tls_context(pem), options=server_options):
         done = subprocess.run(
             [
                 sys.executable,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,11 +20,11 @@ import pytest
 from silverfold.connectors.deephaven.client.client import TableClient
 from silverfold.connectors.deephaven.client.table_listener import TableListener
 from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
-from silverfold.connectors.registry import CONNECTORS
+from silverfold.connectors.registry import CONNECTORS, find_connector
 from silverfold.connectors.sbe.protocol.schemas import feed_schema
 from silverfold.connectors.sbe.server.market import Market
 from silverfold.connectors.wire.framing.cutter import frames_of
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.framed import cutter_for
 from silverfold.jobs.cli import main
@@ -132,6 +134,29 @@ def test_the_name_of_a_table_is_printed_on_one_line(trades: Path) -> None:
         port_of(process)
         found = [line(process) for _ in range(2)]
     assert found == ["table a\\nb: 30 rows, 3 columns", "table \\u2028: 3 rows, 3 columns"]
+
+
+class StoppedAtTheEnd(threading.Event):
+    """Stops no change, and comes as soon as the command waits for nothing else."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return timeout is None
+
+
+@pytest.mark.parametrize("connector", ["sbe", "sqlitecloud"])
+def test_one_change_is_one(
+    connector: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "shop.db"
+    with closing(sqlite3.connect(path)) as shop:
+        shop.execute(
+            "CREATE TABLE item(id INTEGER PRIMARY KEY CHECK (id < 0))"
+        )  # an update that is refused counts as 1
+    options = {"sbe": {"seed": 2}, "sqlitecloud": {"database": [path]}}[connector]
+    simulate = find_connector(connector).simulator()
+    monkeypatch.setattr(sys.modules[simulate.__module__], "stopped_by_signals", lambda: nullcontext(StoppedAtTheEnd()))
+    simulate(port=0, changes_per_second=0.001, changes_for=100, **options)
+    assert capsys.readouterr().out.splitlines()[-1] == "quiet after 1 change"
 
 
 def test_a_market_is_sent_in_the_framing_asked_for_and_the_same_seed_sends_the_same() -> None:

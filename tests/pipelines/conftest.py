@@ -15,4 +15,4 @@ def rows_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     """
     if request.param is not None:
         monkeypatch.setattr("silverfold.pipelines.verifying.verify.ROWS_AT_ONCE", request.param)
-        monkeypatch.setattr("silverfold.pipelines.verifying.silver_rows._SAMPLED", 1)
+        monkeypatch.setattr("silverfold.pipelines.storage.silver_rows._SAMPLED", 1)

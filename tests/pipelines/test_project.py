@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import ParseException
 from pyspark.sql import SparkSession
 
 import silverfold
-from silverfold.conf.errors import ConfigError, QueryFailed, SilverfoldError, StoreUnavailable
-from silverfold.pipelines.places import Places
+from silverfold.conf.errors import ConfigError, QueryFailed, SilverfoldError, SparkUnavailable, StoreUnavailable
 from silverfold.pipelines.project import Following
-from tests.support.deephaven.landed_history import LandedHistory
+from tests.support.project_folder import bronze_of, quotes, write_project
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -27,21 +27,17 @@ README = Path(__file__).parents[2] / "README.md"
 @pytest.fixture
 def project_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with the settings of a feed in ``my``; nothing has landed."""
-    (tmp_path / "my" / "feeds").mkdir(parents=True)
-    (tmp_path / "my/feeds/market.toml").write_text(
-        'connector = "deephaven"\naddress = "unused:1"\n[tables.quotes]\nsource = "Quotes"\n'
-    )
+    write_project(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def land(folder: Path) -> None:
     """Land a snapshot of two rows, then an update of one, up to position 9."""
-    history = LandedHistory({"quotes": {"Sym": "String", "Bid": "Long"}})
-    history.connect()
+    history = quotes()
     history.snapshot("quotes", {1: {"Sym": "AAPL", "Bid": 10}, 2: {"Sym": "IBM", "Bid": 20}})
     history.update("quotes", modified={1: {"Bid": 11}})
-    history.land(Places(str(folder / "warehouse")).bronze("market"), "market")
+    history.land(bronze_of(folder / "warehouse"), "market")
 
 
 def test_every_public_name_is_there_and_documented():
@@ -135,9 +131,9 @@ def test_the_readmes_notebook_runs_as_printed_and_leaves_the_session_as_it_was(
     assert SparkSession.getActiveSession() is caller
     assert (caller.conf.getAll, caller.catalog.listTables()) == (before, [])
     assert logging.getLogger().handlers == handlers
-    quotes = found["quotes"]
-    assert quotes.sparkSession is caller
-    assert sorted((row["Sym"], row["Bid"]) for row in quotes.collect()) == [("AAPL", 11), ("IBM", 20)]
+    rows = found["quotes"]
+    assert rows.sparkSession is caller
+    assert sorted((row["Sym"], row["Bid"]) for row in rows.collect()) == [("AAPL", 11), ("IBM", 20)]
 
 
 def test_a_table_is_read_as_of_now_a_position_or_a_time(caller: SparkSession, project_folder: Path):
@@ -164,6 +160,26 @@ def test_a_table_is_read_as_of_now_a_position_or_a_time(caller: SparkSession, pr
             project.read("quotes", at=at)
 
 
+class WithoutDelta:
+    """Answers as a session without Delta's extension, whose parser knows no OPTIMIZE."""
+
+    version = "4.1.0"
+
+    def sql(self, _statement: str) -> None:
+        raise ParseException("Syntax error at or near 'OPTIMIZE'", errorClass="PARSE_SYNTAX_ERROR")
+
+
+def test_a_session_without_delta_is_refused_by_one_line(project_folder: Path):
+    land(project_folder)
+    session: Any = WithoutDelta()
+    project = silverfold.open_project("my", spark=session)
+    for work in (project.build, lambda: project.read("quotes")):
+        with pytest.raises(SparkUnavailable, match=f"^{re.escape(LACKS_DELTA)}") as refused:
+            work()
+        assert "\n" not in str(refused.value)
+
+
+LACKS_DELTA = "the running Spark session lacks Delta: start it with spark.jars.packages = io.delta:delta-spark_"
 NO_DELTA = """
 import silverfold
 from pyspark.sql import SparkSession
@@ -178,14 +194,16 @@ print(spark.range(3).count())
 """
 
 
-@pytest.mark.spark  # it starts one of its own
-def test_a_session_without_delta_is_refused_by_one_line_and_lives_on(project_folder: Path):
+@pytest.mark.nightly  # it takes a JVM without Delta's JARs
+@pytest.mark.spark
+def test_a_true_session_without_delta_is_refused_and_lives_on(project_folder: Path):
+    """By day the session above answers as one."""
     land(project_folder)
     done = subprocess.run(
         [sys.executable, "-c", NO_DELTA], capture_output=True, text=True, check=False, timeout=300, cwd=project_folder
     )
-    refused = "the running Spark session lacks Delta: start it with spark.jars.packages = io.delta:delta-spark_"
-    assert [line[: len(refused)] for line in done.stdout.splitlines()] == [refused, refused, "3"], done.stderr
+    lines = [line[: len(LACKS_DELTA)] for line in done.stdout.splitlines()]
+    assert lines == [LACKS_DELTA, LACKS_DELTA, "3"], done.stderr
 
 
 def test_all_errors_have_one_base():

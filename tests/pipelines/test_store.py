@@ -13,8 +13,8 @@ from deltalake import write_deltalake
 
 from silverfold.conf.errors import ApplyError, Overtaken, StoreUnavailable
 from silverfold.pipelines.places import Place, Places
+from silverfold.pipelines.storage.silver_rows import SilverRows
 from silverfold.pipelines.store import naming_damaged_file, naming_the_store, open_table, skipping_bounds
-from silverfold.pipelines.verifying.silver_rows import SilverRows
 
 
 @pytest.fixture

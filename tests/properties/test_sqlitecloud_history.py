@@ -92,9 +92,9 @@ options = st.fixed_dictionaries(
 @settings(max_examples=HISTORIES, phases=[Phase.explicit, Phase.reuse, Phase.generate])  # to shrink takes minutes
 @given(behaviours, options, st.lists(steps, min_size=10, max_size=40))
 def test_whatever_happens_to_a_database_and_its_receiver_what_has_landed_comes_to_what_it_holds(
-    behaviour: ServerOptions, options: Mapping[str, Any], steps: Sequence[Step]
+    server_options: ServerOptions, options: Mapping[str, Any], steps: Sequence[Step]
 ) -> None:
-    with tempfile.TemporaryDirectory() as folder, History(Path(folder), behaviour, options) as history:
+    with tempfile.TemporaryDirectory() as folder, History(Path(folder), server_options, options) as history:
         history.live(steps)
 
         assert history.at_rest() == {}

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from chispa import assert_df_equality
 from deltalake import DeltaTable
 
 from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
+from silverfold.testing import assert_silver_equals
 from tests.support.building import FEED, Built
 from tests.support.scenario import Expected, read
 
@@ -66,7 +66,7 @@ def test_one_build_of_all_parts_shows_the_last_table(spark, warehouse: Path, fol
     assert_held(built, faults, scenario.at_once)
     for name, table in scenario.at_once.items():
         expected = spark.createDataFrame([tuple(row) for row in table.rows], table.schema)
-        assert_df_equality(built.silver(name), expected, ignore_row_order=True, allow_nan_equality=True)
+        assert_silver_equals(spark, built.silver_feed, name, expected)
 
 
 def assert_held(built: Built, faults: Mapping[str, SilverfoldError], expected: Mapping[str, Expected]) -> None:

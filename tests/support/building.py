@@ -13,13 +13,15 @@ from pyspark.sql import DataFrame, SparkSession
 
 from silverfold.conf.errors import SilverfoldError
 from silverfold.conf.load import load_settings
-from silverfold.conf.model import Build, CutLimits, Settings
+from silverfold.conf.model import Build, CutLimits, FeedSettings, Settings
 from silverfold.connectors.base import Feed
 from silverfold.connectors.deephaven.connector import CONNECTOR
 from silverfold.connectors.deephaven.options import DeephavenOptions, DeephavenTable
+from silverfold.jobs.testing.silver import SilverFeed
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.holding.quarantine_log import Hold, holds
 from silverfold.pipelines.places import Places
+from silverfold.pipelines.project import Project
 from silverfold.pipelines.storage.cuts import last_cuts
 from silverfold.pipelines.store import open_table
 from tests.support.deephaven.landed_history import LandedHistory
@@ -75,6 +77,14 @@ class Built:
     def exists(self, table: str) -> bool:
         """Return whether the silver table exists."""
         return open_table(self.places.silver(FEED, table)) is not None
+
+    @property
+    def silver_feed(self) -> SilverFeed:
+        """The feed, for `assert_silver_equals`."""
+        tables = {name: each.model_dump(mode="json", exclude_unset=True) for name, each in self.feed.tables.items()}
+        options = self.feed.options.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        settings = FeedSettings(connector="deephaven", address="unused:1", options=options, tables=tables)
+        return SilverFeed(Project(self.settings.model_copy(update={"feeds": {FEED: settings}})), FEED)
 
     def silver(self, table: str) -> DataFrame:
         """Return the silver table without its positions."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
@@ -74,3 +75,19 @@ def nobody() -> Iterator[Address]:
 async def silent(_reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
     """A peer that accepts connections and sends nothing."""
     await asyncio.Event().wait()
+
+
+@contextmanager
+def peer(talk: Callable[[socket.socket], Any]) -> Iterator[int]:
+    """Run a peer of one connection in a thread: calls ``talk`` with its socket, and closes it; yield the port."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                talk(connection)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield listening.getsockname()[1]
+        thread.join()

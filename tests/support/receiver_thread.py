@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
@@ -12,7 +9,7 @@ from random import Random
 import pytest
 
 from silverfold.connectors.base import Connector, Feed
-from silverfold.pipelines.landing.receiving import receive
+from silverfold.jobs.testing import simulated
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
 from tests.support.deaths import Died, dying
@@ -21,32 +18,12 @@ from tests.support.landing import LOG
 PATIENCE = 30.0
 
 
-class ReceiverThread:
-    """A receiver that runs from construction on."""
+class ReceiverThread(simulated.ReceiverThread):
+    """A receiver that logs nothing and may die."""
 
     def __init__(self, feed: Feed, connector: Connector, places: Places, rng: Random) -> None:
-        self._loop, self._stop = asyncio.new_event_loop(), asyncio.Event()
-        self._work = receive(
-            feed,
-            connector,
-            places,
-            stop=self._stop,
-            clock=lambda: time.time_ns() // 1_000,
-            rng=Random(rng.random()),
-            log=LOG,
-        )
-        self._failed: BaseException | None = None
+        super().__init__(feed, connector, places, Random(rng.random()), LOG)
         self._loop.set_exception_handler(lambda *_: None)  # ignore what a simulated death leaves behind
-        self._thread = threading.Thread(target=self._lands)
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop gracefully: everything received is in bronze. The receiver must not have failed."""
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join(PATIENCE)
-        if self._failed is not None:
-            raise self._failed
 
     @contextmanager
     def dies(self, *, after: bool) -> Iterator[None]:
@@ -59,12 +36,3 @@ class ReceiverThread:
             yield
             self._thread.join(PATIENCE)
         assert isinstance(self._failed, Died), self._failed
-
-    def _lands(self) -> None:
-        try:
-            self._loop.run_until_complete(self._work)
-        except BaseException as error:
-            self._failed = error
-        finally:
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
-            self._loop.close()

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from chispa import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,10 +17,11 @@ from silverfold.pipelines.spark.session import own_session
 from silverfold.transforms.changes import change_type
 from silverfold.transforms.history import END, START, Moments, keep_history
 from silverfold.transforms.merge import Recorded
+from tests.support.building_once import all_rows
 from tests.support.change_model import Change, State, after
 from tests.transforms.test_fold import COLUMNS, FRAMES_EACH, KEY, ROW, Histories, change_rows, move, random_history
 
-VERSIONS = "history int, k int, a string, b bigint, __START_AT bigint, __END_AT bigint"
+VERSIONS = "struct<history:int,k:int,a:string,b:bigint,__START_AT:bigint,__END_AT:bigint>"
 STEPS = (2, 3, 6)
 """Frames below which the cuts of a history end."""
 
@@ -46,9 +46,13 @@ def versions(history: int, changes: Sequence[Change], *, below: int) -> Iterator
     yield from open_at.values()
 
 
-def expected(spark: SparkSession, histories: Histories, *, below: int) -> DataFrame:
-    rows = [version for n, (_, changes) in enumerate(histories) for version in versions(n, changes, below=below)]
-    return spark.createDataFrame(rows, VERSIONS)
+def expected(histories: Histories, *, below: int) -> list[Version]:
+    return [version for n, (_, changes) in enumerate(histories) for version in versions(n, changes, below=below)]
+
+
+def stored(path: Path) -> list[tuple[Any, ...]]:
+    """Read without Spark, in a tenth of its time."""
+    return [tuple(row.values()) for row in all_rows(DeltaTable(str(path)))]
 
 
 def read(spark: SparkSession, path: Path) -> DataFrame:
@@ -65,15 +69,14 @@ def test_versions_are_exact_at_every_cut(spark: SparkSession, tmp_path: Path, mo
         for _ in range(2):  # a cut applied twice is applied once
             keep_history(cut, str(tmp_path), recorded=Recorded("history/t", number), moves=moves)
 
-        assert_df_equality(
-            read(spark, tmp_path), expected(spark, histories, below=below), ignore_row_order=True, ignore_nullable=True
-        )
+        assert sorted(map(repr, stored(tmp_path))) == sorted(map(repr, expected(histories, below=below)))
+    assert read(spark, tmp_path).schema.simpleString() == VERSIONS
 
 
 def one(spark: SparkSession, path: Path, changes: Sequence[Change], version: int, **options: Any) -> list[Any]:
     frame = change_rows(own_session(spark), [({}, changes)])
     keep_history(frame, str(path), recorded=Recorded("history/t", version), **options)
-    return sorted((r.k, r.a, r[START], r[END]) for r in read(spark, path).collect())
+    return sorted((row["k"], row["a"], row[START], row[END]) for row in all_rows(DeltaTable(str(path))))
 
 
 @pytest.mark.nightly

@@ -21,6 +21,20 @@ from silverfold.transforms.spark_errors import named_errors
             "PythonException: Traceback:\n  File x\nModuleNotFoundError: No module named 'connectors'\n",
             "Spark: its workers lack what a job needs: ModuleNotFoundError: No module named 'connectors'",
         ),
+        (
+            "PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in "
+            "driver: 3.11, PySpark cannot run with different minor versions.",
+            "lack what a job needs: Python in worker has different version: 3.12 than that in driver: 3.11",
+        ),
+        (
+            "PySparkImportError: [UNSUPPORTED_PACKAGE_VERSION] PyArrow >= 18.0.0 must be installed; however, your "
+            "version is 15.0.2.",
+            "lack what a job needs: PyArrow >= 18.0.0 must be installed; however, your version is 15.0.2",
+        ),
+        (
+            "PySparkImportError: [PACKAGE_NOT_INSTALLED] Pandas >= 2.2.0 must be installed; however, it was not found.",
+            "lack what a job needs: Pandas >= 2.2.0 must be installed; however, it was not found",
+        ),
         ("boom\njava.lang.IllegalStateException: so\n\tat a.b.C", "Spark: java.lang.IllegalStateException: so"),
         ("boom", "Spark: Py4JError"),
     ],

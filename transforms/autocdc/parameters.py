@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.transforms.autocdc.change_log import LOG_OP, LOG_SEQUENCE
 from silverfold.transforms.changes import DELETE, INSERT, struct_type
 from silverfold.transforms.evolve import check_names, check_types
@@ -145,10 +145,10 @@ def _name(source: DataFrame, column: str | Column) -> str | None:
     """
     if column in source.columns if isinstance(column, str) else False:
         return str(column)
-    names = {folded(each): each for each in source.columns}
+    names = {caseless(each): each for each in source.columns}
     try:
         chosen = source.select(F.col(column) if isinstance(column, str) else column)
-        name = names.get(folded(chosen.columns[0]))
+        name = names.get(caseless(chosen.columns[0]))
         return name if name is not None and chosen.sameSemantics(source.select(quoted(name))) else None
     except AnalysisException:
         return None

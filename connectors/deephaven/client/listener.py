@@ -131,8 +131,10 @@ class Notifier:
             self._notify(event, roles)
 
     def connection_lost(self, error: SilverfoldError) -> None:
-        """Report to the listeners that the connection is over, and open updates void."""
+        """Report to the listeners that the connection is over, and open updates void. Only the first call counts."""
         with self._lock:
+            if self._connection_error is not None:
+                return
             self._connection_error = error
             with ExitStack() as calls:  # runs every call even if one raises, the last one first
                 for each in reversed(self._recipients):

@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import Generic, Protocol, TypeVar
 
 from silverfold.connectors.wire.framing import cutter as framing
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 
 PREFIX_SIZE = 4
 SLACK = 4

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
@@ -23,12 +23,30 @@ from silverfold.connectors.deephaven.server.tables import views
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 from silverfold.connectors.deephaven.server.workload import Changer
 
+Tables: TypeAlias = Annotated[
+    list[str], typer.Option(metavar="NAME=FILE", help="Export a Parquet or CSV file by a name. May be repeated.")
+]
+FilteredTables: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=TABLE:FILTER", help="Export the rows of a table that satisfy a filter, too."),
+]
+LastRows: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=TABLE:COLUMNS", help="Export the last row for each value of some columns, too."),
+]
+LaterTables: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="SECONDS:NAME=FILE", help="Export another, or another by a name, later. May be repeated."),
+]
+LaterEnds: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="SECONDS:NAME", help="Let nobody subscribe any more, later. May be repeated."),
+]
+
 
 def deephaven(
     *,
-    table: Annotated[
-        list[str], typer.Option(metavar="NAME=FILE", help="Export a Parquet or CSV file by a name. May be repeated.")
-    ],
+    table: Tables,
     port: Port = 0,
     host: Host = "127.0.0.1",
     changes_per_second: Annotated[float, typer.Option(min=0, help="Rows changed per second, in each table.")] = 10,
@@ -43,22 +61,10 @@ def deephaven(
     prefix_counts: Annotated[
         PrefixCounts, typer.Option(help="What the length before each message counts.")
     ] = PrefixCounts.MESSAGE,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=TABLE:FILTER", help="Export the rows of a table that satisfy a filter, too."),
-    ] = None,
-    last_by: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=TABLE:COLUMNS", help="Export the last row for each value of some columns, too."),
-    ] = None,
-    export_after: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SECONDS:NAME=FILE", help="Export another, or another by a name, later. May be repeated."),
-    ] = None,
-    unexport_after: Annotated[
-        list[str] | None,
-        typer.Option(metavar="SECONDS:NAME", help="Let nobody subscribe any more, later. May be repeated."),
-    ] = None,
+    where: FilteredTables = None,
+    last_by: LastRows = None,
+    export_after: LaterTables = None,
+    unexport_after: LaterEnds = None,
 ) -> None:
     """Serve files as live tables over Deephaven's SBE transport.
 

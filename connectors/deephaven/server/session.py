@@ -59,11 +59,7 @@ class ServerSession:
         self._prefix_counts = prefix_counts
         self._cutter = FrameCutter(header_size=roles.schema.header.size, counts=prefix_counts, largest=LARGEST_REQUEST)
         self._publications: dict[int, Publication] = {}
-
-    @property
-    def publications(self) -> Mapping[int, Publication]:
         """The client's subscriptions, by subscription id."""
-        return self._publications
 
     def greeting(self) -> bytes:
         """Return the first message of the connection."""

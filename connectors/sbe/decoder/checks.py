@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from silverfold.conf.errors import SchemaError
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.base import Problem
 from silverfold.connectors.sbe.decoder.layout import Layout, layout_of
 from silverfold.connectors.sbe.options import SbeTable
@@ -41,7 +41,7 @@ def _column_problems(layout: Layout, key: str, table: SbeTable) -> Iterator[Prob
     known = f"one of {', '.join(names)}"
     if not names:
         yield Problem(f"{key}.template", table.source or None, "a message, or a group, that has at least one element")
-    twice = [each for each, count in Counter(folded(name) for name in names).items() if count > 1]
+    twice = [each for each, count in Counter(caseless(name) for name in names).items() if count > 1]
     if twice:
         yield Problem(f"{key}.group", table.group or None, f"columns that differ in more than case, unlike {twice[0]}")
     for column in table.keys:

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from silverfold.conf.errors import SchemaError
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.sbe.options import SENT, SbeTable
 from silverfold.connectors.wire.sbe.codec.blocks import field_ends
 from silverfold.connectors.wire.sbe.columnar.decode import arrow_schema
@@ -35,6 +35,7 @@ class Source:
             absent if NULL.
         type: Type of the column.
         values: For an enum field, the names of values by their encoded form; empty for others.
+        comment: What the schema says of the element; empty for nothing.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Source:
     ends: tuple[tuple[int, int], ...]
     type: pa.DataType
     values: Mapping[int, str] = field(default_factory=dict)
+    comment: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,12 +121,24 @@ def _bodies(schema: Schema, message: Message, path: Sequence[str]) -> list[Body]
 
 def _sources(body: Body, level: int, kind: Any) -> list[Source]:
     fields = [
-        Source(f.name, level, f.name, f.since_version, field_ends(f), kind.field(f.name).type, _values(f.encoding))
+        Source(
+            name=f.name,
+            level=level,
+            element=f.name,
+            since=f.since_version,
+            ends=field_ends(f),
+            type=kind.field(f.name).type,
+            values=_values(f.encoding),
+            comment=f.description or "",
+        )
         for f in body.fields
     ]
-    others = [(group.name, group.since_version) for group in body.groups]
-    others += ((data.name, data.since_version) for data in body.data)
-    return fields + [Source(name, level, name, since, (), kind.field(name).type) for name, since in others]
+    others = [(each.name, each.since_version, each.description) for each in body.groups]
+    others += ((each.name, each.since_version, each.description) for each in body.data)
+    return fields + [
+        Source(name, level, name, since, (), kind.field(name).type, {}, comment or "")
+        for name, since, comment in others
+    ]
 
 
 def _values(encoding: Encoding) -> Mapping[int, str]:
@@ -159,10 +173,10 @@ def _named(levels: Sequence[Sequence[Source]], names: Sequence[str], since: int)
     every = [source for level in levels for source in level]
     taken: dict[str, int] = {}
     for source in sorted(every, key=lambda each: (max(each.since, since), -each.level)):
-        taken.setdefault(folded(source.name), source.level)
+        taken.setdefault(caseless(source.name), source.level)
     return [
         [
-            source if taken[folded(source.name)] == source.level else replace(source, name=f"{name}_{source.name}")
+            source if taken[caseless(source.name)] == source.level else replace(source, name=f"{name}_{source.name}")
             for source in level
         ]
         for name, level in zip(names, levels, strict=True)

@@ -25,7 +25,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from silverfold.conf.errors import ConfigError
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.wire.sbe.columnar.decode import ERROR, arrow_schema, column_reader
 from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions
 from silverfold.connectors.wire.sbe.schema.load import load_schema
@@ -98,8 +98,8 @@ def errors(
 
 
 def _read(frames: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """Return the columns by place, for a step: Spark does not pass on those whose names have a dot or a backtick."""
-    return frames.select(*(F.col(quoted(name)).alias(f"c{place}") for place, name in enumerate(columns)))
+    """Return the columns by number, for a step: Spark does not pass on those whose names have a dot or a backtick."""
+    return frames.select(*(F.col(quoted(name)).alias(f"c{number}") for number, name in enumerate(columns)))
 
 
 def _loaded(schema: Schema | Path) -> Schema:
@@ -124,11 +124,11 @@ def _retained_columns(frames: DataFrame, column: str, keep: Sequence[str] | None
 
 def _result_type(frames: DataFrame, retained: Sequence[str], fields: Sequence[StructField]) -> StructType:
     """Return the columns of the result; to Spark, names that differ only in case are equal."""
-    taken = {folded(name) for name in retained}
+    taken = {caseless(name) for name in retained}
     for field in fields:
-        if folded(field.name) in taken:
+        if caseless(field.name) in taken:
             raise _refusal("frames", "keep", field.name, "columns that the result lacks, or the result in a struct")
-        taken.add(folded(field.name))
+        taken.add(caseless(field.name))
     return StructType([*(frames.schema[name] for name in retained), *fields])
 
 

@@ -21,9 +21,9 @@ class FilePosition(NamedTuple):
 BEGINNING: Final = FilePosition()
 
 
-def furthest(places: Iterable[str]) -> FilePosition:
+def furthest(positions: Iterable[str]) -> FilePosition:
     """Return the last of the given positions, in text form; the beginning if there is none."""
-    return max(map(_parsed, places), default=BEGINNING)
+    return max(map(_parsed, positions), default=BEGINNING)
 
 
 def _parsed(text: str) -> FilePosition:

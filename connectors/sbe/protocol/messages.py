@@ -16,7 +16,7 @@ class MessageReceived(NamedTuple):
     header: Header
     template: Message | None
     """None if the schema lacks the template, or the message is of another schema."""
-    place: str
+    resume_at: str
     """Position to resume from after the message (`connectors.sbe.protocol.filepositions`)."""
 
 
@@ -26,7 +26,7 @@ class OtherEncodingReceived(NamedTuple):
     body: bytes
     encoding: int
     """Encoding type in the frame header."""
-    place: str
+    resume_at: str
     """Position to resume from after the frame."""
 
 

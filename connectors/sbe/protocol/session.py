@@ -38,7 +38,7 @@ class Session:
     def __init__(self, schema: Schema, framing: Framing, *, begins: FilePosition = BEGINNING) -> None:
         self._schema, self._begins = schema, begins
         self._framing, self._cutter = framing, cutter_for(schema, framing)
-        self._places, self._numbers = _Places(framing, begins.offset), _Numbers(framing)
+        self._positions, self._numbers = _ResumePositions(framing, begins.offset), _Numbers(framing)
         self._passes = begins.passed
         self._over = False
         self._next: MessageReceived | OtherEncodingReceived | None = None
@@ -86,21 +86,21 @@ class Session:
         header = read_header(self._schema, frame.body)
         ours = header.schema_id == self._schema.id
         template = self._schema.templates.get(header.template_id) if ours else None
-        return MessageReceived(frame.body, header, template, self._places.behind(frame))
+        return MessageReceived(frame.body, header, template, self._positions.after(frame))
 
     def _of_other_encoding(self, frame: Frame, error: WireError) -> OtherEncodingReceived:
-        """Return the event for a frame that the schema does not concern; raise for SBE of the other byte order.
+        """Return the event for a frame of another encoding. Raise for SBE of the other byte order.
 
-        That one is to be read by a schema whose byte order is right: reading must not go on behind it.
+        Such a frame needs a schema with that byte order: it must not be passed over.
         """
         assert self._framing.encoding is not None
         encoding = frame.head[self._framing.encoding.number]
         if self._framing.encoding.is_sbe(encoding):
             raise error
-        return OtherEncodingReceived(frame.body, encoding, self._places.behind(frame))
+        return OtherEncodingReceived(frame.body, encoding, self._positions.after(frame))
 
 
-class _Places:
+class _ResumePositions:
     """Computes the position to resume from after each frame."""
 
     def __init__(self, framing: Framing, begins: int) -> None:
@@ -108,7 +108,7 @@ class _Places:
         self._packet: Mapping[str, int] | None = None
         self._offset = self._taken = 0
 
-    def behind(self, frame: Frame) -> str:
+    def after(self, frame: Frame) -> str:
         framing, size = self._framing, frame.before + len(frame.body)
         if not framing.packet.size:
             return str(FilePosition(self._begins + frame.offset + len(frame.body) + -size % framing.padding))

@@ -1,1 +1,1 @@
-"""One epoch: the messages of a connection or a file, into bronze."""
+"""One epoch: lands the messages of a connection or a file in bronze."""

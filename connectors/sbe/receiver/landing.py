@@ -31,7 +31,7 @@ from silverfold.connectors.common.bad_input import bad_input
 from silverfold.connectors.frames import Boundary, Frame, Kind, mark
 from silverfold.connectors.sbe.protocol.messages import BadBytes, MessageReceived, OtherEncodingReceived, SequenceGap
 from silverfold.connectors.sbe.protocol.session import Session
-from silverfold.connectors.sbe.receiver.changed import what_changed
+from silverfold.connectors.sbe.receiver.schema_change import what_changed
 from silverfold.connectors.wire.sbe.codec.deprecated import DeprecatedValues
 from silverfold.connectors.wire.sbe.codec.header import Header
 from silverfold.connectors.wire.sbe.schema.model import Body, Message, Schema
@@ -44,12 +44,12 @@ class Landing:
     """Builds the frames of one epoch.
 
     Args:
-        places: Messages have a position to resume from.
+        has_positions: Messages have a position to resume from.
         reported: What was already reported for the feed: deprecated elements, positions of partial messages. Updated.
     """
 
-    def __init__(self, schema: Schema, session: Session, *, places: bool, reported: set[str]) -> None:
-        self._schema, self._session, self._places, self._reported = schema, session, places, reported
+    def __init__(self, schema: Schema, session: Session, *, has_positions: bool, reported: set[str]) -> None:
+        self._schema, self._session, self._has_positions, self._reported = schema, session, has_positions, reported
         self._values = DeprecatedValues(schema, reported)
         self._unknown: set[str] = set()
         self._seen: set[tuple[str, int]] = set()
@@ -124,7 +124,7 @@ class Landing:
         yield self._data(event, stream)
 
     def _data(self, event: MessageReceived | OtherEncodingReceived, stream: str) -> Frame:
-        return Frame(event.body, Kind.DATA, Boundary.WHOLE, stream, event.place if self._places else None)
+        return Frame(event.body, Kind.DATA, Boundary.WHOLE, stream, event.resume_at if self._has_positions else None)
 
     def _stream(self, header: Header) -> str:
         return str(header.template_id) if header.schema_id == self._schema.id else f"schema {header.schema_id}"

@@ -19,12 +19,12 @@ from silverfold.conf.errors import SchemaError, SourceUnavailable
 from silverfold.connectors.common.read_loop import land_connection
 from silverfold.connectors.common.transport import Address, connect
 from silverfold.connectors.frames import Frame, FrameSink, Resume
-from silverfold.connectors.sbe.address import parse_place
+from silverfold.connectors.sbe.address import parse_source
 from silverfold.connectors.sbe.options import SbeFeed
 from silverfold.connectors.sbe.protocol.filepositions import furthest
 from silverfold.connectors.sbe.protocol.schemas import read_schema
 from silverfold.connectors.sbe.protocol.session import Session
-from silverfold.connectors.sbe.receiver.growing import GrowingFile
+from silverfold.connectors.sbe.receiver.growing_file import GrowingFile
 from silverfold.connectors.sbe.receiver.landing import Landing
 
 _LOOKS_PER_SCHEMA: Final = 5
@@ -43,7 +43,7 @@ class SbeReceiver:
 
     def __init__(self, feed: SbeFeed, *, look: float = 0.2) -> None:
         self._feed, self._options = feed, feed.options
-        self._place = parse_place(feed.address)
+        self._source = parse_source(feed.address)
         framing, largest = feed.options.framing, feed.options.max_message
         self._framing = framing if largest is None else replace(framing, largest=largest)
         self._is_one_message = self._framing.length is None and self._framing.unframed == "whole"
@@ -63,21 +63,23 @@ class SbeReceiver:
             SourceRefused: The file is shorter than the position already read, or is no regular file.
         """
         self._refresh_schema()
-        if isinstance(self._place, Address):
-            await self._connected(self._place, sink, resume)
+        if isinstance(self._source, Address):
+            await self._connected(self._source, sink, resume)
             return None
-        return await self._from_file(self._place, sink, resume)
+        return await self._from_file(self._source, sink, resume)
 
     async def _connected(self, address: Address, sink: FrameSink, resume: Resume) -> None:
         timeout = self._feed.reconnect.connect_timeout
         connection = await connect(address, timeout=timeout, silent_after=self._options.silent_after)
-        landing = Landing(self._schema, Session(self._schema, self._framing), places=False, reported=self._reported)
+        landing = Landing(
+            self._schema, Session(self._schema, self._framing), has_positions=False, reported=self._reported
+        )
         await land_connection(connection, landing, sink, first=self._first_frames(landing, resume))
 
     async def _from_file(self, path: Path, sink: FrameSink, resume: Resume) -> str | None:
         begins = furthest([*resume.source_positions.values(), *resume.silver_positions.values()])
         session = Session(self._schema, self._framing, begins=begins)
-        landing = Landing(self._schema, session, places=True, reported=self._reported)
+        landing = Landing(self._schema, session, has_positions=True, reported=self._reported)
         with GrowingFile(path, begins.offset, lacks=self._framing.padding - 1) as file:
             await sink.land(self._first_frames(landing, resume))
             try:

@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
+from silverfold.conf.text import counted
 from silverfold.connectors.common.rate import Rate
 from silverfold.connectors.common.simulation import Host, Port, QuietAfter, announce, change_visibly
 from silverfold.connectors.common.stopping import stopped_by_signals
 from silverfold.connectors.sbe.server.server import MarketServer
-from silverfold.connectors.wire.framing.known import find_framing
+from silverfold.connectors.wire.framing.framings import find_framing
 
 
 def sbe(
@@ -38,5 +39,5 @@ def sbe(
     with MarketServer.start(port, framing=chosen, host=host, seed=seed) as server, stopped_by_signals() as stop:
         announce(f"listening on {host}:{server.port}")
         made = change_visibly([server], Rate(changes_per_second, changes_for), stop, server)
-        typer.echo(f"quiet after {made} changes")
+        typer.echo(f"quiet after {counted(made, 'change')}")
         stop.wait()

@@ -19,8 +19,7 @@ from silverfold.conf.errors import (
     SourceUnavailable,
     StatementRefused,
 )
-from silverfold.conf.files import check_files
-from silverfold.connectors.common.transport import Address, Connection, connect, load_certificate
+from silverfold.connectors.common.transport import Address, Connection, client_context, connect, load_certificate
 from silverfold.connectors.sqlitecloud.client.main_connection import Answer, MainConnection
 from silverfold.connectors.sqlitecloud.client.pubsub_connection import PubSubConnection
 from silverfold.connectors.sqlitecloud.client.settings import ConnectionSettings, Tls
@@ -42,13 +41,9 @@ def tls_context(settings: Tls) -> ssl.SSLContext:
         ConfigError: A certificate file is missing, or contains none.
     """
     try:
-        check_files([settings.root_certificate])
-        context = ssl.create_default_context(cafile=settings.root_certificate)
+        context = client_context(settings.root_certificate, verify=settings.verify)
     except OSError as error:
         raise _unusable("root_certificate", settings.root_certificate, error) from error
-    if not settings.verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
     if settings.client_certificate is not None:
         try:
             load_certificate(context, settings.client_certificate, settings.client_certificate_key)

@@ -17,7 +17,7 @@ from typing import Final
 from silverfold.conf.errors import SilverfoldError, SourceRefused, SourceUnavailable, StatementRefused
 from silverfold.connectors.common.backoff import Backoff, CircuitBreaker
 from silverfold.connectors.frames import FrameSink, Resume, mark
-from silverfold.connectors.sqlitecloud.client.address import connection_settings
+from silverfold.connectors.sqlitecloud.address import connection_settings
 from silverfold.connectors.sqlitecloud.client.client import Client, connect
 from silverfold.connectors.sqlitecloud.client.settings import ConnectionSettings
 from silverfold.connectors.sqlitecloud.options import SqliteCloudFeed

@@ -17,7 +17,7 @@ from uuid import uuid4
 from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused
 from silverfold.connectors.common.update_queue import LoopSubscription
 from silverfold.connectors.frames import ControlFrame
-from silverfold.connectors.sqlitecloud.client.address import connection_settings
+from silverfold.connectors.sqlitecloud.address import connection_settings
 from silverfold.connectors.sqlitecloud.client.client import Client, connect
 from silverfold.connectors.sqlitecloud.options import SqliteCloudFeed
 from silverfold.connectors.sqlitecloud.protocol.messages import Notification, Rowset

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import typer
 
 from silverfold.conf.secrets import Secret
+from silverfold.conf.text import counted
 from silverfold.connectors.common.rate import Rate
 from silverfold.connectors.common.simulation import (
     Certificate,
@@ -29,51 +30,59 @@ from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer, t
 from silverfold.connectors.sqlitecloud.server.state import Credentials
 from silverfold.connectors.sqlitecloud.server.workload.workload import Workload
 
+DatabaseFiles: TypeAlias = Annotated[
+    list[Path],
+    typer.Option(metavar="FILE", help="An SQLite database. Clients know it by its name. May be repeated."),
+]
+Hosts: TypeAlias = Annotated[
+    list[str] | None, typer.Option(help="Address to listen on; default: 127.0.0.1. May be repeated.")
+]
+KeyVariable: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Environment variable with the API key that lets in; default: all are let."),
+]
+PasswordVariable: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Environment variable with that user's password.")
+]
+RowsChanged: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        min=0, help="Rows changed per second in each database, in all its tables; 0: only clients change them."
+    ),
+]
+ChannelKind: TypeAlias = Annotated[
+    Channels | None,
+    typer.Option(
+        help="What a channel is: apart from tables, or also a table's name, so that LISTEN foo is told what is "
+        "written to foo. Default: tables with the old words, else apart."
+    ),
+]
+NotificationPacing: TypeAlias = Annotated[
+    Pacing | None,
+    typer.Option(
+        help="How notifications are written. Official clients need safe, which on plain TCP is 50 a second. "
+        "Default: safe with a certificate, joined without."
+    ),
+]
+
 
 def sqlitecloud(
     *,
-    database: Annotated[
-        list[Path],
-        typer.Option(metavar="FILE", help="An SQLite database. Clients know it by its name. May be repeated."),
-    ],
+    database: DatabaseFiles,
     port: Port = PORT,
-    host: Annotated[
-        list[str] | None, typer.Option(help="Address to listen on; default: 127.0.0.1. May be repeated.")
-    ] = None,
-    apikey_env: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Environment variable with the API key that lets in; default: all are let."),
-    ] = None,
+    host: Hosts = None,
+    apikey_env: KeyVariable = None,
     user: Annotated[str | None, typer.Option(help="Instead: the user that is let in, with --password-env.")] = None,
-    password_env: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Environment variable with that user's password.")
-    ] = None,
-    changes_per_second: Annotated[
-        float,
-        typer.Option(
-            min=0, help="Rows changed per second in each database, in all its tables; 0: only clients change them."
-        ),
-    ] = 10,
+    password_env: PasswordVariable = None,
+    changes_per_second: RowsChanged = 10,
     changes_for: QuietAfter = None,
     seed: Annotated[int, typer.Option(help="Same seed and same database, same sequence of changes.")] = 0,
     dialect: Annotated[Vocabulary, typer.Option(help="Reserved words of notifications.")] = Vocabulary.NEW,
-    channels: Annotated[
-        Channels | None,
-        typer.Option(
-            help="What a channel is: apart from tables, or also a table's name, so that LISTEN foo is told what is "
-            "written to foo. Default: tables with the old words, else apart."
-        ),
-    ] = None,
+    channels: ChannelKind = None,
     capture: Annotated[
         CaptureMode, typer.Option(help="How SQLite reports changes: net per key, or step by step.")
     ] = CaptureMode.SESSION,
-    pacing: Annotated[
-        Pacing | None,
-        typer.Option(
-            help="How notifications are written. Official clients need safe, which on plain TCP is 50 a second. "
-            "Default: safe with a certificate, joined without."
-        ),
-    ] = None,
+    pacing: NotificationPacing = None,
     certificate: Certificate = None,
     key: CertificateKey = None,
 ) -> None:
@@ -95,8 +104,8 @@ def sqlitecloud(
     tls = None if certificate is None else tls_context(certificate, key)
     credentials = _credentials(apikey_env, user, password_env)
     paced = pacing or (Pacing.JOINED if tls is None else Pacing.SAFE)
-    behaviour = ServerOptions(capture=capture, dialect=Dialect(words=dialect), channels=channels, pacing=paced)
-    server = SqliteCloudServer.start(files, port, host=hosts, tls=tls, credentials=credentials, behaviour=behaviour)
+    options = ServerOptions(capture=capture, dialect=Dialect(words=dialect), channels=channels, pacing=paced)
+    server = SqliteCloudServer.start(files, port, host=hosts, tls=tls, credentials=credentials, options=options)
     with server, stopped_by_signals() as stop:
         changers = [Workload(server.own_session(name), seed) for name in files] if changes_per_second else []
         announce(f"listening on {' and '.join(str(Address(each, server.port)) for each in hosts)}")
@@ -104,7 +113,7 @@ def sqlitecloud(
             address = server.address(name, apikey="any" if credentials is None else None)
             typer.echo(address if is_safe_word(name) else f"{name!r} is not one word: no connection string can name it")
         made = change_visibly(changers, Rate(changes_per_second, changes_for), stop, server)
-        typer.echo(f"quiet after {made} changes")
+        typer.echo(f"quiet after {counted(made, 'change')}")
         stop.wait()
 
 

@@ -69,7 +69,7 @@ def _set_key(session: ServedSession, command: Command) -> Iterator[bytes]:
         raise SourceRefused(code=NOT_FOUND, text=f"There is no client key {command['key']} that can be set.")
     if not (value.isascii() and value.isdigit() and len(value) < 19):
         raise SourceRefused(code=COMMAND, text=f"{value} is not a number that {command['key']} can be.")
-    number = int(value) if name != "compression" or session.served.behaviour.compression else 0
+    number = int(value) if name != "compression" or session.served.options.compression else 0
     session.keys = replace(session.keys, **{name: number})
     yield OK
 
@@ -92,7 +92,7 @@ def _client_keys(session: ServedSession) -> dict[str, str | int]:
 
 def _listen(session: ServedSession, topic: Topic) -> Iterator[bytes]:
     session.at_commit(lambda: session.served.listeners.listen(session, topic))
-    again = session.offered and session.served.behaviour.repeated_listen == "ok"
+    again = session.offered and session.served.options.repeated_listen == "ok"
     session.offered = True
     yield OK if again else encode_ticket(session.ticket)
 
@@ -118,7 +118,7 @@ def _unlisten(session: ServedSession, work: Callable[[], None]) -> Iterator[byte
 def _unlisten_channel(session: ServedSession, command: Command) -> Iterator[bytes]:
     name, listeners = command["channel"], session.served.listeners
     table = Topic(name.lower(), session.used, is_table=True)
-    tables = [table] if session.served.behaviour.has_channels_of_tables else []
+    tables = [table] if session.served.options.has_channels_of_tables else []
     topics = [] if name == ALL else [_channel(session, name), *tables]
     yield from _unlisten(session, partial(listeners.unlisten, session, *topics))
 
@@ -137,12 +137,12 @@ def _table(session: ServedSession, command: Command) -> Topic:
 
 
 def _channel(session: ServedSession, name: str) -> Topic:
-    return Topic(name, session.used if session.served.behaviour.has_channels_of_tables else None)
+    return Topic(name, session.used if session.served.options.has_channels_of_tables else None)
 
 
 def _addressed_table(session: ServedSession, channel: str) -> Topic | None:
     """Return the topic of the table, or of all tables, that a channel name addresses; None if it addresses none."""
-    if not session.served.behaviour.has_channels_of_tables:
+    if not session.served.options.has_channels_of_tables:
         return None
     if channel == ALL:
         return Topic(ALL, session.database_name, is_table=True)
@@ -153,10 +153,10 @@ def _addressed_table(session: ServedSession, channel: str) -> Topic | None:
 
 
 def _notify(session: ServedSession, command: Command) -> Iterator[bytes]:
-    behaviour, payload = session.served.behaviour, command.operands.get("payload")
+    options, payload = session.served.options, command.operands.get("payload")
     channel = _channel(session, command["channel"])
     with session.in_order():
-        session.served.listeners.publish_message(behaviour, session.sender, channel, payload)
+        session.served.listeners.publish_message(options, session.sender, channel, payload)
     yield OK
 
 
@@ -212,7 +212,7 @@ def _get_sql(session: ServedSession, command: Command) -> Iterator[bytes]:
 def _select(session: ServedSession, query: str, *parameters: str) -> Iterator[bytes]:
     rows = session.transactions.run(query, lambda _count: parameters)
     assert isinstance(rows, Rows)
-    yield from rows_frames(rows, session.keys, chunk_bytes=session.served.behaviour.chunk_bytes)
+    yield from rows_frames(rows, session.keys, chunk_bytes=session.served.options.chunk_bytes)
 
 
 def _pubsub_only(session: ServedSession, command: Command) -> Iterator[bytes]:

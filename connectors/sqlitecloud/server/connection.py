@@ -65,7 +65,7 @@ def _perform(session: ServedSession, statement: str, parameters: Parameters, *, 
     found = session.transactions.run(statement, (lambda _count: parameters.rest()) if last else parameters.take)
     if isinstance(found, Written):
         return iter([written_frame(found)])
-    return rows_frames(found, session.keys, chunk_bytes=session.served.behaviour.chunk_bytes)
+    return rows_frames(found, session.keys, chunk_bytes=session.served.options.chunk_bytes)
 
 
 def read_request(raw: RawFrame) -> Statement | bytes:
@@ -121,7 +121,7 @@ class Sessions:
         """Return the session that issued a ticket, or None if it is invalid or PAUTH is refused."""
         session = self.by_uuid.get(ticket.uuid)
         right = session is not None and hmac.compare_digest(session.ticket.secret.encode(), ticket.secret.encode())
-        return session if right and not self.served.behaviour.refuse_pauth else None
+        return session if right and not self.served.options.refuse_pauth else None
 
 
 @dataclass(eq=False)
@@ -189,10 +189,10 @@ async def _serve_main(
     sessions: Sessions, connection: Connection, frames: AsyncIterator[RawFrame]
 ) -> ServedSession | None:
     """Answer requests; return the session that this becomes the pub/sub connection of, None once the client leaves."""
-    behaviour, number = sessions.served.behaviour, count(1)
+    options, number = sessions.served.options, count(1)
     try:
         async for frame in frames:
-            if next(number) == behaviour.close_main_at:
+            if next(number) == options.close_main_at:
                 connection.break_off()
                 return None
             if (owner := await _answer(sessions, connection, frame)) is not None:
@@ -221,7 +221,7 @@ async def _answer(sessions: Sessions, connection: Connection, frame: RawFrame) -
 
 
 async def _send_answer(sessions: Sessions, connection: Connection, answered: Generator[bytes, None, None]) -> None:
-    last = sessions.served.behaviour.close_main_after_chunk
+    last = sessions.served.options.close_main_after_chunk
     sent = 0
     while (frame := await connection.in_thread_for_client(lambda: next(answered, None))) is not None:
         await connection.send(frame)
@@ -243,7 +243,7 @@ async def _serve_pubsub(
 ) -> None:
     """Send a session's notifications until either side ends the connection."""
     connection.listens = True
-    outbox = Outbox(sessions.served.behaviour, encrypted=sessions.encrypted)
+    outbox = Outbox(sessions.served.options, encrypted=sessions.encrypted)
     outbox.answer(OK)
     owner.attach(outbox)
     try:

@@ -22,7 +22,7 @@ from urllib.parse import quote, urlencode
 
 from silverfold.conf.errors import ConfigError
 from silverfold.connectors.common.server_thread import Server, listen
-from silverfold.connectors.common.transport import Address, load_certificate
+from silverfold.connectors.common.transport import Address, server_context
 from silverfold.connectors.sqlitecloud.server.connection import Connection, Sessions, serve_client
 from silverfold.connectors.sqlitecloud.server.options import ServerOptions
 from silverfold.connectors.sqlitecloud.server.served_databases import Databases
@@ -48,7 +48,7 @@ class SqliteCloudServer(Server[Connection]):
         host: str | Sequence[str] = "127.0.0.1",
         tls: ssl.SSLContext | None = None,
         credentials: Credentials | None = None,
-        behaviour: ServerOptions | None = None,
+        options: ServerOptions | None = None,
     ) -> Self:
         """Return a server that listens on a TCP port, 0 for any free one.
 
@@ -57,7 +57,7 @@ class SqliteCloudServer(Server[Connection]):
             host: Address to listen on, or several; the default serves this machine only.
             tls: TLS configuration; see `tls_context`. None disables encryption.
             credentials: Accepted credentials; None accepts everybody.
-            behaviour: Server behaviour; the default suits the official clients.
+            options: Behaviour of the server, and faults; the default suits the official clients.
 
         Raises:
             ConfigError: A file does not exist, is not an SQLite database, or is not writable.
@@ -65,7 +65,7 @@ class SqliteCloudServer(Server[Connection]):
         """
         with ExitStack() as opened:
             hosts = [host] if isinstance(host, str) else host
-            served = Served(opened.enter_context(Databases(dict(files))), behaviour or ServerOptions(), credentials)
+            served = Served(opened.enter_context(Databases(dict(files))), options or ServerOptions(), credentials)
             listening = [opened.enter_context(closing(listen(hosts[0], port)))]
             listening += [opened.enter_context(closing(listen(each, _port(listening[0])))) for each in hosts[1:]]
             server = cls(listening, served, opened.pop_all(), tls)
@@ -119,7 +119,7 @@ def _port(listening: socket.socket) -> int:
 
 
 def tls_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext:
-    """Return the TLS context for a certificate.
+    """Return the server's TLS context for a certificate.
 
     Args:
         certificate: PEM file of the certificate and those that sign it.
@@ -128,10 +128,8 @@ def tls_context(certificate: Path, key: Path | None = None) -> ssl.SSLContext:
     Raises:
         ConfigError: A file does not exist or has other content.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        load_certificate(context, certificate, key)
+        return server_context(certificate, key)
     except OSError as error:  # SSLError is an OSError
         allowed = "PEM files of a certificate and its key"
         raise ConfigError(file=str(certificate), key="certificate", found=str(error), allowed=allowed) from error
-    return context

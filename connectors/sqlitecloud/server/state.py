@@ -40,7 +40,7 @@ class Served:
     """State shared by all sessions of a server."""
 
     databases: Databases
-    behaviour: ServerOptions
+    options: ServerOptions
     credentials: Credentials | None = None
     """None accepts everybody."""
     listeners: Broker = field(default_factory=Broker)
@@ -96,7 +96,7 @@ class ServedSession:
         """The connection to the current database, opened on first use. Raises SourceRefused if there is none."""
         if self._transactions is None:
             database = self.served.databases.find_or_refuse(self.database_name)
-            self._transactions = Transactions(database, self.served.behaviour.capture, self._publish)
+            self._transactions = Transactions(database, self.served.options.capture, self._publish)
         return self._transactions
 
     def use(self, name: str) -> None:
@@ -183,4 +183,4 @@ class ServedSession:
         self.upload = self.download = None
 
     def _publish(self, changes: Sequence[TableChanges]) -> None:
-        self.served.listeners.publish_changes(self.served.behaviour, self.database_name, self.sender, changes)
+        self.served.listeners.publish_changes(self.served.options, self.database_name, self.sender, changes)

@@ -19,7 +19,7 @@ import structlog
 from aiohttp import web
 
 from silverfold.conf.errors import ConfigError, SilverfoldError, SourceUnavailable
-from silverfold.connectors.common.transport import load_certificate
+from silverfold.connectors.common.transport import server_context
 from silverfold.connectors.frames import FrameSink, Resume
 from silverfold.connectors.sqlitecloud_webhooks.address import listening_address, table_at_source
 from silverfold.connectors.sqlitecloud_webhooks.options import WebhookFeed
@@ -153,9 +153,8 @@ class WebhookReceiver:
     def _tls(self) -> ssl.SSLContext | None:
         if not self._options.certificate:
             return None
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         try:
-            load_certificate(context, self._options.certificate, self._options.certificate_key)
+            return server_context(self._options.certificate, self._options.certificate_key)
         except OSError as error:  # ssl.SSLError is an OSError
             raise ConfigError(
                 file=f"feeds/{self._feed.name}.toml",
@@ -163,4 +162,3 @@ class WebhookReceiver:
                 found=self._options.certificate,
                 allowed=f"a certificate and its key, in PEM: {error}",
             ) from None
-        return context

@@ -1,4 +1,4 @@
-"""A client for asyncio, with the seed's API::
+"""A client for asyncio, with the names of tengi's own Java API::
 
 configuration = ConfigurationBuilder().add_transport(ClientTransports.TCP, ClientTransports.HTTP).build()
 client = Client.create(configuration)

@@ -1,4 +1,4 @@
-"""The client: opens connections by the first of its transports that works."""
+"""The client: opens connections over the first of its transports that connects."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ class Client:
     async def connect(self, host: str, on_connect: OnConnect | None = None) -> Connection:
         """Connect to a server, call ``on_connect(connection)``, and return the connection.
 
-        Transports are tried in their order; each has its port.
+        Transports are tried in the order of the configuration, each at its port.
 
         Raises:
-            SourceUnavailable: No transport connects; the client was stopped before one did.
+            SourceUnavailable: No transport connects, or the client was stopped first.
             UntrustedSource: The certificate is not trusted.
-            RemoteProtocolError, WireError: The answer is no handshake.
+            RemoteProtocolError: The server's answer is no handshake.
+            WireError: A value of our handshake cannot be written, or is too large.
             ConfigError: A file for TLS cannot be used.
-            Exception: That of ``on_connect``; the connection is closed.
+            Exception: As ``on_connect``. The connection is closed then.
         """
         stops = self._stops
         link = await open_first_link(host, self._configuration, self._log)
@@ -56,7 +57,7 @@ class Client:
         return connection
 
     async def stop(self) -> None:
-        """End all connections, after sending what they have queued. Those that `connect` is about to make fail."""
+        """Send what connections have queued, and end them. Calls of `connect` that are under way fail."""
         self._stops += 1
         for connection in list(self._connections):
             await connection.disconnect()

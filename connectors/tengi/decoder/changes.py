@@ -1,4 +1,4 @@
-"""Decoding of one table's landed frames into change rows, in Arrow: what the feed's decoder runs in Spark.
+"""Decodes one table's landed frames into change rows, in Arrow. The feed's decoder runs it in Spark.
 
 A frame yields its changes, or one row with ``error``. Frames are independent of one another, so they may come in any
 order and in any number of batches.
@@ -29,9 +29,9 @@ _UNSET: Final[Any] = ...
 class _Change(NamedTuple):
     op: str
     cells: Sequence[Any]
-    """By column; `_UNSET` where none was sent. Of a delete the key alone."""
+    """One per column; `_UNSET` for a column that was not sent. A delete has its key alone."""
     old_key: Sequence[Any] | None
-    """The key as it was, of an update that sends key columns."""
+    """The key before an update that sends key columns; else None."""
 
 
 _Number: TypeAlias = tuple[int, int]
@@ -65,7 +65,7 @@ class ChangeReader:
         return self.rows.type
 
     def read(self, positions: Sequence[int], bodies: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
-        """Yield the change rows of frames, in no order; one with ``error`` for each that cannot be decoded."""
+        """Yield the change rows of frames, in no order. A frame that cannot be decoded gives one row with ``error``."""
         changes, at, ordinals, bad = list[_Change](), list[int](), list[int](), dict[int, WireError]()
         numbers = list[_Number]()
         for position, body in zip(positions, bodies, strict=True):
@@ -194,7 +194,7 @@ def _entries(found: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def _numbers(packet: Packet, count: int) -> Iterator[_Number]:
-    """Return the numbers of a packet's rows. Each part of a snapshot has room for 2^32. Raises InvalidValue."""
+    """Return the numbers of a packet's rows; each part of a snapshot has 2^32 of them. Raises InvalidValue."""
     part = packet.get_value("part", 0) if packet.name == "snapshot" else 0
     sequence, first = whole(packet.get_value("seq"), 64), whole(part, 32) << 32
     return ((sequence, first + at) for at in range(count))

@@ -1,4 +1,4 @@
-"""Conversion of tengi's values to the types of silver's columns (chapter 9.2). Nothing is rounded."""
+"""Conversion of tengi's values to the types of silver's columns (`options.TengiTable`). Nothing is rounded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RANGES: Final = {
     "timestamp": (_FIRST_MICROS, _LAST_MICROS),
     "timestamp_ntz": (_FIRST_MICROS, _LAST_MICROS),
 }
-"""Whole numbers that fit; days and microseconds of the years 1 to 9999, which Spark can show."""
+"""Ranges of whole numbers by type. Days and microseconds are those of the years 1 to 9999, which Spark can show."""
 _OTHERS: Final = {
     "float": frozenset({Float}),
     "double": frozenset({Float, float}),
@@ -54,7 +54,7 @@ class Column:
         return arrow_type(self.kind)
 
     def array(self, values: Sequence[Any]) -> tuple[pa.Array, dict[int, WireError]]:
-        """Return the values as an array, and the errors of those that do not fit, by index. None is NULL."""
+        """Return the values as an array, and by index the errors of those that do not fit. None is NULL."""
         types = set(map(type, values)) - {NoneType}
         name = self.kind.name
         if types <= _OTHERS.get(name, frozenset()):
@@ -101,7 +101,7 @@ def arrow_type(kind: ColumnType) -> pa.DataType:
 
 
 def convert(kind: ColumnType, value: Any) -> Any:
-    """Return a value, not None, in a form that Arrow takes for the type. Raises InvalidValue."""
+    """Return a value other than None in a form that Arrow takes for the type. Raises InvalidValue."""
     if kind.name in _RANGES:
         return _in_range(kind.name, value)
     if kind.name in _OTHERS:
@@ -168,7 +168,7 @@ def _members(value: Any) -> dict[str, Any]:
 
 
 MOST_ELEMENTS: Final = 1 << 20
-"""Most elements of an array: a list of NULLs has none on the wire, and any number of them in memory."""
+"""Most elements of an array. NULLs take no bytes on the wire, so the wire does not bound their number in memory."""
 _COMPOSED: Final[dict[str, Callable[[ColumnType, Any], Any]]] = {
     "decimal": _decimal,
     "array": _list,

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from silverfold.conf.errors import InvalidValue, SchemaDrift, WireError
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.base import Cut
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.row_decoder import UnfoldedDecoder, decode_frames
@@ -24,21 +24,21 @@ from silverfold.connectors.tengi.protocol.frame_access import read_frame
 from silverfold.connectors.tengi.protocol.values import Int, Packet
 
 _Landed: TypeAlias = tuple[int, Schema | str]
-"""Position of a control frame, and its schema; why it cannot be read, as text."""
+"""Position of a control frame, and its schema; for an unreadable one, the reason as text."""
 
 
 @dataclass(frozen=True)
 class Schemas:
-    """The schemas of a feed's streams, each with its position, in order. A repeated one is left out."""
+    """The schemas of a feed's streams with their positions, in order. Repeated ones are left out."""
 
     by_stream: Mapping[str, tuple[_Landed, ...]]
 
     def of(self, cut: Cut, table: TengiTable) -> TableSchemas:
-        """Return those that the frames of a cut may have.
+        """Return the schemas that the frames of a cut may have.
 
         Raises:
-            SchemaDrift: None landed before the cut's end, it is unreadable, its keys are not those of the settings, or
-                it has none, but a column of the name of a number.
+            SchemaDrift: No schema landed before the cut's end; the newest one is unreadable, or its keys are not those
+                of the settings; or it has no keys, but a column with the name of a row number.
         """
         declared = {name: parse_type(text) for name, text in table.columns.items()}
         if declared and table.keys:
@@ -53,7 +53,7 @@ class Schemas:
         if (unknown := next((key for key in keys if key not in columns), None)) is not None:
             where = "settings" if declared else "source"
             raise SchemaDrift(f"no column {unknown} in the {where}, though it is a key", table=cut.stream)
-        if not keys and (taken := [name for name in columns if folded(name) in ROW_NUMBER]):
+        if not keys and (taken := [name for name in columns if caseless(name) in ROW_NUMBER]):
             raise SchemaDrift(f"the source has no keys, so rows are numbered in {taken[0]}: set keys", table=cut.stream)
         if newest.keys and set(keys) != set(newest.keys):
             raise SchemaDrift(
@@ -74,7 +74,7 @@ class TengiDecoder(UnfoldedDecoder[TengiTable]):
         return read_schemas(control)
 
     def row_type(self, context: Schemas, cut: Cut, table: TengiTable) -> StructType:
-        """Return the table's columns by the newest schema before the cut's end. Raises SchemaDrift."""
+        """Return the table's columns in the newest schema before the cut's end. Raises SchemaDrift."""
         row = pa.schema(list(self._reader(context, cut, table).rows.row))
         return from_arrow_schema(row, prefer_timestamp_ntz=True)
 

@@ -1,4 +1,4 @@
-"""Columns and keys of a table, by version: what the frames of a cut may have as their schema."""
+"""Columns and keys of a table by version: the schemas that frames of a cut may have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from silverfold.connectors.tengi.protocol.feed.columns import ColumnType
 
 @dataclass(frozen=True)
 class Schema:
-    """One version of a table's columns, those that earlier versions had first, the others by name. Picklable."""
+    """One version of a table's columns. Columns of earlier versions come first, then new ones by name. Picklable."""
 
     version: int
     keys: tuple[str, ...]
@@ -21,11 +21,11 @@ class Schema:
 
 @dataclass(frozen=True)
 class TableSchemas:
-    """What frames of one table may have as their schema. Picklable.
+    """The schemas that frames of one table may have. Picklable.
 
     Args:
-        newest: What their rows become.
-        landed: By position; none if the settings declare the columns, whatever the version.
+        newest: The schema of the change rows.
+        landed: The schemas by position; empty if the settings declare the columns for all versions.
     """
 
     newest: Schema

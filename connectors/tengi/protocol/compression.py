@@ -1,4 +1,4 @@
-"""Compressed integers and bitsets, bit by bit as chapters "Int32 Compression" and "BitSet Compression" draw them.
+"""Compressed integers and bitsets: "Int32 Compression" and "BitSet Compression" in the README of the Java project.
 
 ::
 

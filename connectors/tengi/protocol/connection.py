@@ -79,12 +79,12 @@ class State(Enum):
 class Connection(ABC):
     """Common base of both sides.
 
-    A violation yields one `events.BadFrame`. On TCP it is final, elsewhere a WireError costs the unit only.
+    A violation yields one `events.BadFrame`. It is final on TCP; elsewhere a WireError only costs the unit.
 
     Args:
         types: User types.
-        peer: Java's packets are cut on TCP and WebSocket, and ours to it limited.
-        max_packet: Most bytes of a packet, both ways.
+        peer: A Java peer cuts its packets on TCP and WebSocket, and takes packets of a limited size.
+        max_packet: Most bytes of a packet, in both directions.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Connection(ABC):
         self.connection_id: Identifier | None = None
         """Known once the connection is open."""
         self.trailing_bytes = 0
-        """Bytes behind packets that were ignored, of a Java peer only."""
+        """Bytes after packets that were ignored. Only a Java peer may send any."""
         self._max_packet = max_packet
         self._units: deque[bytes] = deque()
         self._later: deque[Event] = deque()
@@ -187,7 +187,7 @@ class Connection(ABC):
             raise TruncatedMessage(detail, offset=self._scanner.held, reason="truncated")
 
     def _message(self, raw: bytes, head: Head) -> MessageReceived:
-        """Return the event of a message. A unit's end is checked; that of a stream's packet was found."""
+        """Return the event of a message. A unit must end with it; a stream's packet was cut at its end."""
         if head.message_id is None:
             raise RemoteProtocolError("a second handshake", reason="second_handshake")
         if head.connection_id is None or head.connection_id != self.connection_id:
@@ -264,7 +264,7 @@ class ClientConnection(Connection):
         self._expect_cuts()
 
     def send_handshake(self, values: Mapping[str, object] | None = None) -> bytes:
-        """Return the first bytes. Towards Java they must go out in one write.
+        """Return the first bytes to send. A Java peer must get them in one write.
 
         Raises:
             LocalProtocolError: It was sent before.
@@ -294,7 +294,7 @@ class ClientConnection(Connection):
         return HandshakeReceived(head.connection_id, values)
 
     def _answer(self, raw: bytes, head: Head) -> PollAnswered:
-        """Return the messages of an answer; what is bad behind the good ones is an event after them."""
+        """Return the messages of an answer. The rest from the first bad one on is a later event."""
         if head.connection_id is None or head.connection_id != self.connection_id:
             raise RemoteProtocolError("an answer of another connection", reason="foreign_connection")
         if len(raw) > self._max_answer:
@@ -326,7 +326,7 @@ class ClientConnection(Connection):
 
 
 class ServerConnection(Connection):
-    """The server's side. On HTTP each request's body is a unit; `read_head` tells which connection it belongs to."""
+    """The server's side. On HTTP each request's body is a unit; `read_head` identifies its connection."""
 
     def __init__(
         self,
@@ -341,7 +341,7 @@ class ServerConnection(Connection):
         self._has_magic = transport is not Transport.TCP
 
     def accept(self, connection_id: Identifier, values: Mapping[str, object] | None = None) -> bytes:
-        """Return the answer to the handshake; the connection is open then. To refuse, close without an answer.
+        """Return the answer to the handshake, and open the connection. To refuse, close the socket without an answer.
 
         Raises:
             LocalProtocolError: No handshake came, or it was answered.

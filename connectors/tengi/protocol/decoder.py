@@ -24,7 +24,7 @@ _NUMBERS: Final[dict[bytes, tuple[struct.Struct, type[int] | None]]] = {
     b"\xff\xfa": (struct.Struct(">xxq"), None),
     b"\xff\xf9": (struct.Struct(">xxd"), None),
 }
-"""Objects that are a number, by their first bytes: layout, and the class if Python's own does not do."""
+"""Objects that hold one number, by their first bytes: layout, and the class unless it is Python's int or float."""
 
 _T = TypeVar("_T")
 _N = TypeVar("_N", bound=np.generic)
@@ -41,15 +41,15 @@ _HEAD: Final = struct.Struct(">iiH").unpack_from
 class Decoder:
     """Reads fields one after another.
 
-    All reads raise TruncatedMessage, ``truncated``, if the bytes end before the field; more of them may help then.
-    Errors have the offset of the field.
+    All reads raise TruncatedMessage, ``truncated``, if the bytes end before the field does; try again with more bytes.
+    Errors carry the offset of the field.
 
     Args:
         octets: The bytes.
         types: User types for `read_object`.
         at: Offset of the first field.
         limit: Most bytes that a length may announce.
-        depth: Number of objects that the first field is in.
+        depth: Number of objects around the first field.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Decoder:
         self._depth = depth
         self._simple = _NUMBERS
         self.needed = 0
-        """Offset up to which bytes must be there for the field that was truncated."""
+        """End offset of the truncated field: it can be read once the bytes reach it."""
 
     @property
     def offset(self) -> int:
@@ -129,13 +129,13 @@ class Decoder:
         return self._take(1) != b"\0"
 
     def read_bitset(self) -> list[bool] | None:
-        """Read bits; None for null, which an empty one is as well."""
+        """Read a bitset; None for null. An empty bitset is written as null."""
         return self._variable(decode_bitset)
 
     def read_short_array(self, count: int) -> npt.NDArray[np.int16]:
-        """Read so many numbers of 16 bits, signed; their count is not on the wire. All arrays of numbers do alike.
+        """Read an array of 16-bit signed numbers. Its length is not on the wire; that holds for all arrays of numbers.
 
-        The array is new, and in the machine's own byte order.
+        The array is a new one, in the machine's byte order.
 
         Raises:
             InvalidValue: ``bad_length``: the count is negative.
@@ -144,19 +144,19 @@ class Decoder:
         return self._read_numbers(count, np.int16)
 
     def read_int32_array(self, count: int) -> npt.NDArray[np.int32]:
-        """Read so many numbers of 32 bits, signed."""
+        """Read an array of 32-bit signed numbers."""
         return self._read_numbers(count, np.int32)
 
     def read_int64_array(self, count: int) -> npt.NDArray[np.int64]:
-        """Read so many numbers of 64 bits, signed."""
+        """Read an array of 64-bit signed numbers."""
         return self._read_numbers(count, np.int64)
 
     def read_float_array(self, count: int) -> npt.NDArray[np.float32]:
-        """Read so many numbers in single precision."""
+        """Read an array of single-precision numbers."""
         return self._read_numbers(count, np.float32)
 
     def read_double_array(self, count: int) -> npt.NDArray[np.float64]:
-        """Read so many numbers in double precision."""
+        """Read an array of double-precision numbers."""
         return self._read_numbers(count, np.float64)
 
     def _read_numbers(self, count: int, kind: type[_N]) -> npt.NDArray[_N]:
@@ -181,7 +181,7 @@ class Decoder:
         return count
 
     def read_string(self) -> str:
-        """Read a text. Lone surrogates stay.
+        """Read a text. Lone surrogates are preserved.
 
         Raises:
             InvalidValue: ``bad_length``, ``bad_text`` or ``chunk_units``.
@@ -213,7 +213,7 @@ class Decoder:
         return join_pairs("".join(chunks))
 
     def read_nullable_object(self) -> Any:
-        """Read an object, or None: only a byte 1 means that one follows."""
+        """Read an object or None. An object follows the byte 1; any other byte means None."""
         return self.read_object() if self.read_unsigned_byte() == 1 else None
 
     def read_message(self) -> Message:
@@ -305,7 +305,7 @@ class Decoder:
         return self._call(self._registered(self._types.marshallables).unmarshall, at)
 
     def _call(self, read: Callable[[Decoder], _T], at: int) -> _T:
-        """Call a user type's code, whose own errors mean that the bytes are not what the type prescribes."""
+        """Call a user type's code. Its errors mean that the bytes do not fit the type."""
         try:
             return read(self)
         except SilverfoldError:

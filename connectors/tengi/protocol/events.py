@@ -40,22 +40,22 @@ class HandshakeReceived(NamedTuple):
 
 @dataclass
 class MessageReceived:
-    """A message. Its body is read on demand: who lands messages needs the bytes only.
+    """A message. Its body is decoded on demand: a receiver only lands the bytes.
 
-    Do not change it; ``frozen`` would take 1 µs more per message.
+    Do not change it: ``frozen`` would enforce that, but takes 1 µs more per message.
     """
 
     connection_id: Identifier
     message_id: Identifier
     raw: bytes
-    """The packet; of an answer to a poll the bytes of this Message."""
+    """The packet; from the answer to a poll, only the bytes of this Message."""
     body_at: int
-    """Offset of the body in it."""
+    """Offset of the body in ``raw``."""
     types: TypeRegistry = field(repr=False)
 
     @cached_property
     def body(self) -> Any:
-        """The body. Raises WireError: a text or a constant is wrong, or the bytes end too early."""
+        """The body. Raises WireError if a text or a constant is invalid, or the bytes end too early."""
         return Decoder(self.raw, self.types, at=self.body_at, limit=len(self.raw)).read_object()
 
     @property
@@ -65,21 +65,21 @@ class MessageReceived:
 
 
 class PollReceived(NamedTuple):
-    """The client asks for messages. The answer carries this id or another."""
+    """The client polls for messages. The answer may carry this id or another."""
 
     message_id: Identifier
 
 
 class PollAnswered(NamedTuple):
-    """The server's messages, in order; none if nothing came in time."""
+    """The messages in the answer to a poll, in order; empty if the server had none in time."""
 
     messages: tuple[MessageReceived, ...]
 
 
 class BadFrame(NamedTuple):
-    """Bytes that were refused: of a stream all that is left, else the unit, or of an answer to a poll its rest.
+    """Refused bytes: the rest of a stream, a whole unit, or the rest of the answer to a poll.
 
-    Final on TCP, before the handshake is done, and for a ProtocolError: every later call raises the error.
+    It is final on TCP, before the handshake is done, and for a ProtocolError: every later call raises the error.
     """
 
     error: WireError | ProtocolError
@@ -87,7 +87,7 @@ class BadFrame(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """The end."""
+    """The end of the connection."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""What precedes the body of a packet, and the constants by which its kind is told.
+"""The bytes before the body of a packet, and the constants that identify its kind.
 
 ::
 
@@ -25,7 +25,7 @@ _HANDSHAKE: Final = b"\xff\x99\xff\x37"
 
 
 class Head(NamedTuple):
-    """What precedes the body of a packet."""
+    """The ids before the body of a packet."""
 
     connection_id: Identifier | None
     """None in a handshake request."""
@@ -36,12 +36,12 @@ class Head(NamedTuple):
 
 
 def read_head(packet: bytes) -> Head:
-    """Return the head of a packet; a server of HTTP finds the connection by it.
+    """Return the head of a packet. An HTTP server finds the connection by it.
 
     Raises:
         TruncatedMessage: ``truncated``.
-        InvalidValue: ``unexpected_object``: no Identifier where one is due.
-        RemoteProtocolError: ``unexpected_object``: neither a Handshake nor a Message.
+        InvalidValue: ``unexpected_object``: an Identifier is missing.
+        RemoteProtocolError: ``unexpected_object``: the packet has neither a Handshake nor a Message.
     """
     if packet.startswith(b"\1\xff\x9b") and packet.startswith(MESSAGE + _IDENTIFIER, 19) and len(packet) >= 39:
         return Head(Identifier(packet[3:19]), Identifier(packet[23:39]), 39)  # a quarter of the time, and most packets
@@ -63,12 +63,12 @@ def _read_identifier(decoder: Decoder) -> Identifier:
 
 
 def encode_message_of(body: bytes) -> bytes:
-    """Return a new Message, of a random id, as an object. Its body is an object already."""
+    """Return a new Message with a random id, encoded as an object. ``body`` is an encoded object."""
     return MESSAGE + _IDENTIFIER + Identifier.random() + body
 
 
 def encode_message(message: Message, types: TypeRegistry = BUILT_IN) -> bytes:
-    """Return a Message as an object. Raises WireError if the body cannot be written."""
+    """Return a Message, encoded as an object. Raises WireError if the body cannot be written."""
     encoder = Encoder(types)
     encoder.write_object(message)
     return encoder.to_bytes()

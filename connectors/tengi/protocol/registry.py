@@ -1,6 +1,6 @@
-"""User types: the classes, enums and marshallers that both sides must agree on. Their ids travel, their layouts do not.
+"""User types: the classes, enums and marshallers that both sides must agree on. Only their ids are on the wire.
 
-An object of an unknown type cannot be skipped, for nothing tells its length.
+An object of an unknown type cannot be skipped: its length is not on the wire.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Marshaller(Generic[T]):
 
     Args:
         marshaller_id: int16, agreed with the peer, none of `RESERVED`.
-        accepts: Tells which values it writes. Not asked for values that have an object of their own. Anything but a
-            `FilterResult` is a TypeError.
+        accepts: Returns whether a value is of this type. It is not called for values of built-in types. A result that
+            is no `FilterResult` is a TypeError.
     """
 
     marshaller_id: int
@@ -67,18 +67,18 @@ def accepts_class(accepted: type) -> MarshallerFilter:
 
 
 class TypeRegistry:
-    """The types of a connection: what is built in, and the user's. Immutable; one may serve many connections.
+    """The types of a connection: built-in ones and the user's. Immutable; connections may share one.
 
     Args:
         classes: Subclasses of `Packet` and `Marshallable`; each has its ``type_id``.
         enums: By class type id: the names of the constants, which are read as `EnumValue`, or an `Enum`.
         enumerables: By class type id: names and numbers, which are read as `EnumerableValue`, or an `Enum` whose values
             are the numbers.
-        marshallers: Asked in this order.
+        marshallers: Tried in this order.
 
     Raises:
-        ValueError: An id is used twice, reserved, or no int16; the number of a constant is no int32; the names of
-            constants are one text.
+        ValueError: An id is reserved, used twice, or no int16; the number of a constant is no int32; a single text is
+            given in place of the names of constants.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Finds where packets end: they delimit themselves, so every object is walked, and skipped by its lengths.
+"""Finds where packets end. A packet does not carry its length: its objects are walked, and skipped by their lengths.
 
-The walk stops where the bytes end and goes on from there, so that it takes time proportional to the bytes. Values of
-user types are an exception: they are read again from their own beginning.
+The walk stops where the bytes end, and continues there once more have come: its time is proportional to the bytes. Only
+values of user types are read again from their beginning.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class PacketScanner:
     """Cuts a stream into packets.
 
     Feed with `receive`, then pull with `next_packet` until it returns None. They are separate so that a bad packet
-    never costs the good ones before it. An error is final: nobody knows where the next packet begins.
+    never costs the good ones before it. An error is final: the next packet's beginning is unknown.
 
     Args:
         limit: Most bytes of a packet.
-        ends: What is known of this peer's packets.
+        ends: Remembers the shapes of this peer's packets.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class PacketScanner:
         return len(self._octets) - self._start
 
     def left(self) -> bytes:
-        """Return the bytes received but not cut yet. After an error they begin with the bad packet."""
+        """Return the bytes received but not cut yet. After an error, the first of them are the bad packet's."""
         return bytes(self._octets[self._start :])
 
     def receive(self, chunk: bytes) -> None:
@@ -69,11 +69,11 @@ class PacketScanner:
         self._measure()
 
     def expect_cuts(self, size: int) -> None:
-        """Expect that the peer cuts packets at a size: one that goes on behind it never ends."""
+        """Expect that the peer cuts packets at a size. A longer packet is then an error: its rest never comes."""
         self._limit, self._is_cut = size, True
 
     def skip(self, size: int) -> None:
-        """Drop bytes that are no packet. They must be there."""
+        """Drop received bytes that belong to no packet."""
         self._start = self._at = self._start + size
 
     def next_packet(self) -> bytes | None:
@@ -81,7 +81,7 @@ class PacketScanner:
 
         Raises:
             OversizedMessage: ``too_large``: it exceeds the limit, or announces that.
-            TruncatedMessage: ``cut``: it goes on behind the size of `expect_cuts`.
+            TruncatedMessage: ``cut``: it is longer than the size of `expect_cuts`.
             UnknownType: ``unknown_type``.
             InvalidValue: A length is wrong, objects are too deep, or a Message has no Identifier.
         """
@@ -116,9 +116,9 @@ class PacketScanner:
         self._ready = min(len(self._octets), self._start + self._limit)
 
     def _need(self, size: int) -> Iterator[None]:
-        """Wait until so many bytes are there. They do not move the walk.
+        """Wait until so many bytes have arrived. The walk stays where it is.
 
-        Callers look first: a generator that has nothing to wait for costs more than the field.
+        Callers look first: entering a generator that need not wait costs more than the field.
         """
         while self._at + size > self._ready:
             if self._at + size - self._start > self._limit and (not self._is_cut or self.held >= self._limit):
@@ -239,7 +239,7 @@ class PacketScanner:
             return
 
     def _skip_entry(self, depth: int) -> bool:
-        """Skip a key and its value. Return False, where it was, if they are not simple, or not there."""
+        """Skip a key and its value. Return False, and skip nothing, if they are not simple or incomplete."""
         try:
             end = entry_end(self._octets, self._at, depth)
         except (struct.error, NotSimple):
@@ -266,7 +266,7 @@ class PacketScanner:
             self._at += 2 + length
 
     def _length(self, smallest: int) -> Iterator[None]:
-        """Go behind a length, which must be there. Wait for its items only if they cannot fit."""
+        """Step over a length that has arrived. Wait for its items only if they cannot fit."""
         if self._at + 4 > self._ready:
             yield from self._need(4)
         (count,) = _INT32(self._octets, self._at)
@@ -286,7 +286,7 @@ class PacketScanner:
 
 
 def object_end(octets: bytes, at: int, types: TypeRegistry = BUILT_IN) -> int:
-    """Return the offset behind an object.
+    """Return the offset after an object.
 
     Raises:
         WireError: As `PacketScanner.next_packet`; TruncatedMessage, ``truncated``, if the bytes end before.

@@ -100,7 +100,7 @@ class Float(float):
 
 
 class Identifier(bytes):
-    """16 bytes that name a connection or a message; as text upper-case hex, 8-4-4-4-12. A name, not a secret."""
+    """16 bytes that name a connection or a message; as text, upper-case hex in the form 8-4-4-4-12. No secret."""
 
     __slots__ = ()
 
@@ -112,12 +112,12 @@ class Identifier(bytes):
 
     @classmethod
     def random(cls) -> Self:
-        """Return a new one, with the marks of UUID version 4."""
+        """Return a new random identifier, of the form of a UUID of version 4."""
         return cls(uuid.uuid4().bytes)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the one that a text denotes, in either letter case. Raises InvalidValue."""
+        """Parse its text form, in either letter case. Raises InvalidValue."""
         try:
             return cls(uuid.UUID(text).bytes)
         except ValueError as error:
@@ -132,7 +132,7 @@ class Identifier(bytes):
 
 @dataclass(frozen=True, slots=True)
 class EnumValue:
-    """A constant of an enum that is registered by its names."""
+    """A constant of an enum that was registered by names."""
 
     type_id: int
     name: str
@@ -188,7 +188,7 @@ class Packet:
         """Write what a subclass adds behind the values."""
 
     def unmarshall_fields(self, decoder: Decoder) -> None:
-        """Read it back, all of it."""
+        """Read back all that `marshall_fields` wrote."""
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Packet):

@@ -1,1 +1,1 @@
-"""One epoch: a link's packets into bronze, each table's in its source's order, acknowledged once committed."""
+"""One epoch: lands a link's packets in bronze, each table's in its source's order, and acknowledges committed ones."""

@@ -1,4 +1,4 @@
-"""One connection of a feed, without its link: events in; frames to land, packets to send and times out."""
+"""One connection of a feed, without its link. It takes events, and returns frames to land and packets to send."""
 
 from __future__ import annotations
 
@@ -25,19 +25,18 @@ from silverfold.connectors.tengi.receiver.table_feed import TableFeed
 _ROWS: Final = frozenset({"schema", "snapshot", "change", "update"})
 
 _MOST_UNKNOWN: Final = 1_000
-"""Names of unknown tables and packets that are counted: a peer chooses them."""
-
+"""Most names of unknown tables and packets that are counted: a peer chooses them."""
 
 _MOST_ANSWERS: Final = 1000
-"""Pings of a source to be answered at a time: others are not."""
+"""Most answers to a source's pings that wait to be sent. Beyond it, pings are not answered."""
 
 
 class Epoch:
     """The tables of a feed on one connection.
 
     Args:
-        tables: By stream.
-        ping_interval: Seconds between pings: is the source there, and how far ahead?
+        tables: The feed's tables, by stream.
+        ping_interval: Seconds between pings. Their answers show that the source is there, and its newest updates.
         clock: Seconds since 1970.
     """
 
@@ -53,22 +52,22 @@ class Epoch:
 
     @property
     def deadline(self) -> float:
-        """When to call `due` at the latest."""
+        """Latest time for the next call of `due`."""
         return min(self._ping_at, *(table.deadline for table in self._tables.values()))
 
     @property
     def landed(self) -> dict[str, Position]:
-        """Newest positions that landed and were not acknowledged, by table."""
+        """Newest landed positions that are not acknowledged, by stream."""
         found = {stream: table.landed for stream, table in self._tables.items() if table.landed is not None}
         return {stream: at for stream, at in found.items() if self._acknowledged.get(stream) != at}
 
     def begin(self, now: float) -> list[Frame]:
-        """Ask for all tables; return what to land."""
+        """Subscribe to all tables; return the frames to land."""
         self._ping_at = now + self._ping_interval
         return [frame for table in self._tables.values() for frame in table.subscribe(now)]
 
     def due(self, now: float) -> list[Frame]:
-        """Return what to land because of the time. Safe to call at any time. Raises as `take`."""
+        """Return the frames to land because of the time. Safe to call at any time. Raises as `take`."""
         if self._ping_at <= now:
             self._pings, self._ping_at = self._pings + 1, now + self._ping_interval
             self._answers.append(Ping(self._pings))
@@ -76,7 +75,7 @@ class Epoch:
         return [frame for table in late for frame in table.due(now)]
 
     def requests(self) -> list[Subscribe | Ping | Pong]:
-        """Return what is to be sent, once."""
+        """Return the packets to send since the last call."""
         found: list[Subscribe | Ping | Pong] = [*self._answers]
         self._answers.clear()
         for table in self._tables.values():
@@ -85,16 +84,16 @@ class Epoch:
         return found
 
     def acknowledge(self, committed: Mapping[str, Position]) -> list[Ack]:
-        """Return the acknowledgements of what is committed: `landed` before the commit."""
+        """Return the acknowledgements for committed positions: the value of `landed` before the commit."""
         self._acknowledged |= committed
         return [Ack(stream, position) for stream, position in committed.items()]
 
     def take(self, event: MessageReceived | BadFrame, now: float) -> list[Frame]:
-        """Take an event; return what to land.
+        """Take an event; return the frames to land.
 
         Raises:
             RemoteProtocolError: A table's order cannot be restored.
-            SourceRefused: The source serves none of the tables.
+            SourceRefused: The source refuses all tables.
         """
         if isinstance(event, BadFrame):
             return [bad_input("bad frame", event.raw, *_wire_error(event), level="warning")]
@@ -123,7 +122,7 @@ class Epoch:
         return self._take_error(packet, now)
 
     def _take_pong(self, pong: Pong, now: float) -> list[Frame]:
-        """Return a mark of how far the feed is behind the source's report, if that has changed."""
+        """Return a mark of the feed's lag behind the source's report, if it has changed."""
         frames: list[Frame] = []
         for stream in sorted(pong.newest.keys() & self._tables.keys()):
             frames += self._tables[stream].take_newest(pong.newest[stream], now)
@@ -136,7 +135,7 @@ class Epoch:
         return frames
 
     def _take_error(self, error: SourceError, now: float) -> list[Frame]:
-        """Pass an error to its table; one that names none is about all of them."""
+        """Pass an error to its table, or to all tables if it names none."""
         named = self._tables.get(error.table or "")
         if error.table is not None and named is None:
             return self._mark_unknown(f"table {error.table}")
@@ -148,7 +147,7 @@ class Epoch:
         return frames
 
     def _mark_unknown(self, what: str) -> list[Frame]:
-        """Return a mark the first time, the tenth, and so on: a source may send nothing else."""
+        """Return a mark for the 1st, 10th, 100th … packet of a kind: a source may send nothing else."""
         what = what[:100]
         if what not in self._unknown and len(self._unknown) >= _MOST_UNKNOWN:
             return []

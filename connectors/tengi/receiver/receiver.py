@@ -27,15 +27,15 @@ from silverfold.connectors.tengi.transports.link import Link
 from silverfold.connectors.tengi.transports.listening import Listening
 
 _TICK: Final = 0.02
-"""Seconds between looks at the time, and at what is to be sent."""
+"""Seconds between checks of the time and of the packets to send."""
 
 
 class TengiReceiver:
-    """A `connectors.frames.Receiver`. In listen mode an epoch is one source that connects; others wait meanwhile.
+    """A `connectors.frames.Receiver`. In listen mode an epoch is the connection of one source.
 
     Args:
         rng: Randomises the waits after errors.
-        environ: Where secrets are.
+        environ: Environment variables, for secrets.
     """
 
     def __init__(self, feed: TengiFeed, *, rng: Random, environ: Mapping[str, str]) -> None:
@@ -46,7 +46,7 @@ class TengiReceiver:
         self._log = structlog.get_logger("tengi.receiver").bind(feed=feed.name)
 
     async def run(self, sink: FrameSink, resume: Resume) -> str | None:
-        """Run one epoch; see `connectors.frames.Receiver`. Raises ConfigError for what TLS or a secret lacks."""
+        """Run one epoch; see `connectors.frames.Receiver`. Raises ConfigError for a missing secret or a file of TLS."""
         settings, address = link_settings(self._feed, self._environ), parse_address(self._feed.address)
         if self._feed.options.mode == "dial":
             link = await open_first_link(address.host, settings, self._log)
@@ -57,7 +57,7 @@ class TengiReceiver:
         served: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
         async def serve(link: Link) -> None:
-            if served.done():  # a second source, while the first one's end is taken in
+            if served.done():  # a second source, after the first one's end
                 return
             try:
                 found = await self._serve(link, sink, resume)
@@ -74,7 +74,7 @@ class TengiReceiver:
             await listening.stop()
 
     async def _serve(self, link: Link, sink: FrameSink, resume: Resume) -> str | None:
-        if not self._has_begun:  # later, bronze may well be at a smaller position: of a source that has lost updates
+        if not self._has_begun:  # later, a source that has lost updates may have set bronze to a smaller position
             self._has_begun = True
             self._begin_anew |= _lost_in_bronze(self._feed, resume)
         positions = {name: at for name, at in resume.source_positions.items() if name not in self._begin_anew}
@@ -102,15 +102,15 @@ class TengiReceiver:
         return None
 
     async def _read(self, link: Link, epoch: Epoch, sink: FrameSink) -> None:
-        """Land what comes until the source ends the connection."""
+        """Land packets until the source ends the connection."""
         now = asyncio.get_running_loop().time
         while not isinstance(event := await link.next_event(), Closed):
             await sink.land(epoch.take(event, now()))
 
     async def _keep_time(self, link: Link, epoch: Epoch, sink: FrameSink) -> None:
-        """Send what is to be sent, and do what is due, for ever. Raises SourceUnavailable: the source is not there.
+        """Send packets and do what is due, for ever. Raises SourceUnavailable if the source is gone.
 
-        It looks every `_TICK`, beside the reader: a timer for each event took 9 of 42 µs.
+        Every `_TICK`, beside the reader: a timer for each event took 9 of 42 µs.
         """
         while True:
             now = self._now()
@@ -122,7 +122,7 @@ class TengiReceiver:
             await asyncio.sleep(_TICK)
 
     async def _acknowledge(self, link: Link, epoch: Epoch, sink: FrameSink) -> None:
-        """Acknowledge what bronze holds, now and then, for ever."""
+        """Acknowledge committed positions every ``ack_interval``, for ever."""
         while True:
             await asyncio.sleep(self._feed.options.ack_interval)
             landed = epoch.landed
@@ -133,7 +133,7 @@ class TengiReceiver:
                 await self._send(link, ack)
 
     async def _send(self, link: Link, packet: Subscribe | Ack | Ping | Pong) -> None:
-        """Queue a packet. Raises SourceUnavailable: the source takes nothing, though it may send."""
+        """Queue a packet. Raises SourceUnavailable if the source takes nothing, even if it sends."""
         silence = self._feed.options.dead_after
         try:
             async with asyncio.timeout(silence):
@@ -142,7 +142,7 @@ class TengiReceiver:
             raise SourceUnavailable(f"{link.peer_address}: takes nothing for {silence:g} s") from None
 
     async def _land_arrived(self, link: Link, epoch: Epoch, sink: FrameSink) -> None:
-        """Land what had arrived when the epoch was stopped."""
+        """Land the packets that had arrived when the epoch was stopped."""
         with suppress(SilverfoldError, TimeoutError):
             async with asyncio.timeout(0):
                 while True:
@@ -174,7 +174,7 @@ def new_epoch(
         clock: Seconds since 1970.
 
     Raises:
-        InvalidValue: A position is not one of tengi's.
+        InvalidValue: A position is not tengi's.
     """
     seen, chance, options = {} if schemas is None else schemas, rng or Random(0), feed.options  # noqa: S311 - spreads waits
     tables = {}
@@ -186,9 +186,9 @@ def new_epoch(
 
 
 def _lost_in_bronze(feed: TengiFeed, resume: Resume) -> set[str]:
-    """Return the streams of which silver has taken updates that bronze lost: a partial one must not be applied twice.
+    """Return the streams whose silver has updates that bronze lost. Partial updates must not be applied twice.
 
-    Positions are compared as texts, which sort as they do.
+    Texts of positions sort as the positions do.
     """
     silver = [(feed.tables[name].stream(name), position) for name, position in resume.silver_positions.items()]
     return {stream for stream, position in silver if position > resume.source_positions.get(stream, position)}

@@ -1,4 +1,7 @@
-"""One table on one connection: what lands of its packets, and when it is asked for (chapters 9.3 to 9.7)."""
+"""One table on one connection: which of its packets land, and when the table is asked for.
+
+PROTOCOL.md has the rules, under "Change feed" and "Our receiver".
+"""
 
 from __future__ import annotations
 
@@ -27,18 +30,18 @@ from silverfold.connectors.tengi.protocol.frame_access import read_frame
 _BOUNDARIES: Final = {each.value: each for each in Boundary}
 _NEVER: Final = float("inf")
 _MOST_REPORTS: Final = 1_000
-"""Reports of updates that have not landed: of more, each second one is forgotten, and a lag shows as less."""
+"""Most reports of updates that have not landed. Beyond it, every second one is dropped: lags look smaller."""
 _NO_POSITION: Final = "none"
-"""Source position of the mark ``snapshot asked``: until a snapshot is complete, any later connection asks for one."""
+"""Source position of the mark ``snapshot asked``. Until a snapshot is complete, later connections ask for one."""
 
 
 class TableFeed:
     """A subscription to one table.
 
     Args:
-        position: Of the last change that landed; None for none, then a snapshot is asked for.
-        schemas: Newest schema of each stream that was ever seen; kept up to date.
-        backoff: The waits after an error of the source.
+        position: Position of the last landed change. None if there is none: a snapshot is asked for.
+        schemas: Newest known schema of each stream. Updated.
+        backoff: The waits after errors of the source.
     """
 
     def __init__(
@@ -57,25 +60,26 @@ class TableFeed:
         self._early_bytes, self._is_older = 0, False
         self._schema_by = self._part_by = self._idle_by = self._retry_at = _NEVER
         self._newest: list[Newest] = []
-        """Reported updates that have not landed, ascending, and last the last reported one."""
+        """Reported updates that have not landed, ascending; the last item is always the newest report."""
         self.requests: list[Subscribe] = []
-        """What to send; whoever sends it clears the list."""
+        """Packets to send. The sender clears the list."""
         self.landed: Position | None = None
         """Newest position that landed on this connection."""
         self.duplicates = 0
-        """Packets that had landed before, or that a snapshot or a newer schema supersedes."""
+        """Number of packets that had landed before, or that a snapshot or a newer schema supersedes."""
         self.refused: SourceError | None = None
-        """Why the source does not serve the table at all."""
+        """The source's final error for the table; None while it serves the table."""
 
     @property
     def deadline(self) -> float:
-        """When to call `due` at the latest."""
+        """Latest time for the next call of `due`."""
         order = self._order.deadline
         due = (self._schema_by, self._part_by, self._idle_by, self._retry_at, _NEVER if order is None else order)
         return _NEVER if self.refused else min(due)
 
     def subscribe(self, now: float) -> list[Frame]:
-        """Ask for what follows the position; return what to land. A snapshot under way is abandoned."""
+        """Subscribe from the position on; return the frames to land. A snapshot under way is replaced by another."""
+        self._order.abandon_snapshot(now)
         position = self._order.position
         request = (
             Subscribe(self._stream, -1) if position is None else Subscribe(self._stream, position.seq, position.epoch)
@@ -84,18 +88,17 @@ class TableFeed:
         self._schema_by, self._idle_by = now + self._options.subscribe_wait, now + self._options.resubscribe_idle
         self._part_by = self._retry_at = _NEVER
         asked = mark("snapshot asked", stream=self._stream)._replace(source_position=_NO_POSITION)
-        frames = [asked] if position is None else []
-        return frames + self._perform(self._order.abandon_snapshot(now), now)
+        return [asked] if position is None else []
 
     def due(self, now: float) -> list[Frame]:
-        """Return what to land because of the time; safe at any time. Raises RemoteProtocolError: a gap stays."""
+        """Return the frames to land because of the time. Safe to call early. Raises as `take` if a gap stays."""
         if self.refused:
             return []
         late = min(self._schema_by, self._part_by, self._idle_by, self._retry_at) <= now
         return [*(self.subscribe(now) if late else ()), *self._perform(self._order.elapsed(now), now)]
 
     def take(self, heading: Heading, packet: MessageReceived, now: float) -> list[Frame]:
-        """Take a schema, a part of a snapshot, or a change; return what to land.
+        """Take a schema, a part of a snapshot, or a change; return the frames to land.
 
         Raises:
             RemoteProtocolError: The source's order cannot be restored.
@@ -109,7 +112,7 @@ class TableFeed:
         return self._take_rows(heading, packet, now)
 
     def take_error(self, error: SourceError, now: float) -> list[Frame]:
-        """Take an error of the source: it is final, or the table is asked for again later."""
+        """Take an error of the source. Unless it is final, the table is asked for again after a wait."""
         details = {"code": error.code, "text": error.text}
         if error.is_final:
             self.refused = error
@@ -119,7 +122,7 @@ class TableFeed:
         return [mark("source error", stream=self._stream, level="warning", next_in=round(wait, 3), **details)]
 
     def take_newest(self, newest: Newest, now: float) -> list[Frame]:
-        """Take the source's report of its newest update; return what to land."""
+        """Take the source's report of its newest update; return the frames to land."""
         earlier = [each for each in self._not_landed() if each.position < newest.position]
         if len(earlier) > _MOST_REPORTS:
             del earlier[1::2]
@@ -127,9 +130,9 @@ class TableFeed:
         return self._begin_anew(now) if self._is_behind(newest.position) else []
 
     def lag(self, clock: float) -> dict[str, float] | None:
-        """Return how far what landed is behind the source's report, by measure.
+        """Return the table's lag behind the source's report, by measure.
 
-        None before a report, and while the source numbers by another epoch than what landed.
+        None before the first report, and while the source's epoch differs from that of the landed position.
 
         Args:
             clock: Seconds since 1970.
@@ -153,17 +156,17 @@ class TableFeed:
         return [each for each in self._newest if position is None or each.position > position]
 
     def _is_behind(self, newest: Position) -> bool:
-        """Return whether the source, by its newest update, has lost some that landed on earlier connections.
+        """Return whether the source has lost updates that landed on earlier connections, as its newest one shows.
 
-        It gives their numbers to others, which would be taken for repeated ones. One that has caught up does not show.
+        It reuses their numbers, so new updates would count as repeated ones. A source that has caught up does not show.
         """
         resumed, landed = self._resumed, self.landed
         if resumed is None or self.refused or (landed is not None and landed.epoch != resumed.epoch):
-            return False  # of an epoch that is over, packets are late ones
+            return False  # packets of an epoch that is over are just late
         return newest.epoch == resumed.epoch and newest.seq < resumed.seq
 
     def _begin_anew(self, now: float) -> list[Frame]:
-        """Ask for a snapshot of a source that is behind; return what to land. Once on a connection."""
+        """Ask a source that is behind for a snapshot; return the frames to land. Once on a connection."""
         behind = mark("source behind", stream=self._stream, level="warning", landed=str(self._resumed))
         self._order, self._resumed = self._new_order(None), None
         return [behind, *self.subscribe(now)]
@@ -179,7 +182,7 @@ class TableFeed:
         )
 
     def _take_schema(self, packet: MessageReceived, now: float) -> list[Frame]:
-        """Land a schema that is new; ask for a snapshot if older rows do not fit it, or one under way may not."""
+        """Land a new schema. Ask for a snapshot if older rows, or one under way, may not fit it."""
         try:
             schema = read_packet(packet.body)
         except WireError as error:
@@ -205,7 +208,7 @@ class TableFeed:
         return [frame for heading, packet in early for frame in self.take(heading, packet, now)]
 
     def _take_early(self, heading: Heading, packet: MessageReceived, now: float) -> list[Frame]:
-        """Keep a packet whose schema has not come; without room it is given up: the source sends it again."""
+        """Hold a packet until its schema comes. Without room it is given up, and the source sends it again."""
         options, size = self._options, len(packet.raw)
         if len(self._early) >= options.reorder_packets or self._early_bytes + size > options.reorder_bytes:
             return [_given_up(self._stream, heading)]
@@ -221,7 +224,7 @@ class TableFeed:
         if heading.id is not None and heading.version is not None and heading.version < self._schema.version:
             self.duplicates += 1
             return []
-        if self._is_behind(position):  # a change older than those asked for shows it as well
+        if self._is_behind(position):  # shown by a change that is older than those asked for
             return self._begin_anew(now)
         self._idle_by = now + self._options.resubscribe_idle
         if heading.id is None:
@@ -233,13 +236,13 @@ class TableFeed:
         return self._perform(actions, now, Kind.SNAPSHOT)
 
     def _perform(self, actions: Iterable[Action[MessageReceived]], now: float, kind: Kind = Kind.DATA) -> list[Frame]:
-        """Return the frames of actions. Only the first that lands may be of a snapshot: changes follow it."""
+        """Return the frames of actions. ``kind`` is that of the first frame; changes follow a snapshot."""
         frames: list[Frame] = []
         for action in actions:
             match action:
                 case Land(packet, boundary, position):
-                    place = None if position is None else str(position)
-                    frames.append(Frame(packet.raw, kind, _BOUNDARIES[boundary], self._stream, place))
+                    at = None if position is None else str(position)
+                    frames.append(Frame(packet.raw, kind, _BOUNDARIES[boundary], self._stream, at))
                     self.landed, kind = position or self.landed, Kind.DATA
                 case Duplicate(packet):
                     self.duplicates += 1
@@ -254,7 +257,7 @@ class TableFeed:
         return frames
 
     def _older_epoch(self, packet: MessageReceived) -> list[Frame]:
-        """Return a mark, once, if the source numbers by an older epoch than what landed: nothing more would land."""
+        """Return a mark, once, if the source's epoch is older than that of the landed position: nothing would land."""
         found, landed = read_heading(packet.raw, packet.body_at, packet.types).position, self._order.position
         if self._is_older or found is None or landed is None or found.epoch >= landed.epoch:
             return []
@@ -263,15 +266,15 @@ class TableFeed:
 
 
 def _given_up(stream: str, heading: Heading | None) -> Frame:
-    place = None if heading is None else str(heading.position)
-    return mark("given up", stream=stream, source_position=place)
+    at = None if heading is None else str(heading.position)
+    return mark("given up", stream=stream, source_position=at)
 
 
 def resumed_position(positions: Mapping[str, str], stream: str) -> Position | None:
-    """Return the last landed position of a stream; None without one, or if a snapshot was asked for behind it.
+    """Return the last landed position of a stream; None without one, or if a snapshot was asked for after it.
 
     Raises:
-        InvalidValue: Bronze has another connector's.
+        InvalidValue: The position is another connector's.
     """
     found = positions.get(stream, _NO_POSITION)
     return None if found == _NO_POSITION else Position.parse(found)
@@ -286,7 +289,7 @@ def landed_schemas(controls: Mapping[str, bytes], *, limit: int) -> dict[str, Sc
     """
     found: dict[str, Schema] = {}
     for stream, body in controls.items():
-        with suppress(WireError):  # bronze may have another connector's
+        with suppress(WireError):  # bronze may have frames of another connector
             packet = read_packet(read_frame(body, limit=limit))
             if isinstance(packet, Schema):
                 found[stream] = packet
@@ -294,9 +297,9 @@ def landed_schemas(controls: Mapping[str, bytes], *, limit: int) -> dict[str, Sc
 
 
 def _outgrows(schema: Schema, before: Schema) -> bool:
-    """Return whether rows of an earlier schema may not fit: a column is new or has another type, or keys differ.
+    """Return whether rows of an earlier schema may not fit: a column is new, a type changed, or keys differ.
 
-    So it may be if versions between them never came: a column of both may have been dropped, and be another one.
+    They also may not fit if versions between the two never came: a column of both may have been dropped and made anew.
     """
     is_next = schema.version in (before.version, before.version + 1)
     return not is_next or schema.keys != before.keys or not schema.columns.items() <= before.columns.items()

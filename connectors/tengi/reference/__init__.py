@@ -1,1 +1,1 @@
-"""What silver is verified by: a second reader of landed packets, and a subscription of its own to the source."""
+"""A second reader of landed packets, and a subscription of its own to the source: both verify silver."""

@@ -37,17 +37,17 @@ class TengiReferenceReader:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The key columns: those of the settings, else those of the newest schema, else the rows' numbers."""
+        """The key columns of the settings, or else of the newest schema, or else the rows' numbers."""
         return self._own_keys or (self._schemas[-1].keys or ROW_NUMBER if self._schemas else ())
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of the settings, else of the newest schema."""
+        """The columns of the settings, or else of the newest schema."""
         newest = self._declared or (self._schemas[-1] if self._schemas else None)
         return () if newest is None else tuple(newest.columns)
 
     def control(self, frame: ControlFrame) -> None:
-        """Take a control frame; that of another stream, and one that cannot be read, changes nothing."""
+        """Take a control frame. It is ignored if it is another stream's, or unreadable."""
         if frame.stream != self._stream:
             return
         try:
@@ -80,7 +80,7 @@ class TengiReferenceReader:
                 raise InvalidValue("a table without keys takes inserts only", reason="unfit")
 
     def _schema_of(self, version: object, position: int) -> tuple[_Schema, _Schema]:
-        """Return the schema of a frame, and the newest one that had landed before it."""
+        """Return the schema of a frame's rows, and the newest schema that landed before the frame."""
         if self._declared is not None:
             return self._declared, self._declared
         before = [each for each in self._schemas if each.position < position]
@@ -105,7 +105,7 @@ class TengiReferenceReader:
         return self._of("update", position, sent, after, before)
 
     def _sent(self, entry: Mapping[str, Any], whole: _Schema, newest: _Schema) -> dict[str, Any]:
-        """Return the cells of a whole row, by the newest columns."""
+        """Return the cells of a whole row, in the newest columns."""
         row = self._row(entry, newest)
         if whole.columns.keys() - row.keys():
             raise InvalidValue("a whole row lacks columns", reason="unfit")
@@ -132,7 +132,7 @@ class TengiReferenceReader:
         return tuple([read_value(newest.columns[name], key[name]) for name in self.keys])
 
     def _row(self, entry: Mapping[str, Any], newest: _Schema) -> dict[str, Any]:
-        """Return the cells sent, those of unknown columns included."""
+        """Return the cells sent, including those of unknown columns."""
         nulls = _values(entry["nulls"]) if "nulls" in entry else None
         row = {} if nulls is not None and "row" not in entry else dict(_values(entry.get("row")))
         nulls = nulls or {}

@@ -66,7 +66,7 @@ class TengiSourceSubscription(LoopSubscription):
             await link.abort()
 
     async def _learn_keys(self, link: Link) -> None:
-        """Take events until the schema has come."""
+        """Take events until the schema arrives."""
         seconds = 3 * self._options.subscribe_wait
         try:
             async with asyncio.timeout(seconds):
@@ -76,7 +76,7 @@ class TengiSourceSubscription(LoopSubscription):
             raise SourceUnavailable(f"the source tells no columns within {seconds:g} s") from None
 
     async def _step(self, link: Link) -> None:
-        """Send what is due, and take the next event. Raises SourceUnavailable at the end of the connection."""
+        """Send the packets that are due, and take the next event. Raises SourceUnavailable after the last one."""
         while self._table.requests:
             await self._send(link, self._table.requests.pop(0))
         event = await self._next_event(link)
@@ -90,7 +90,7 @@ class TengiSourceSubscription(LoopSubscription):
             await self._take(link, event)
 
     async def _next_event(self, link: Link) -> MessageReceived | BadFrame | Closed | None:
-        """Return the next event; None after a while without one, to send a ping, or when something is missing."""
+        """Return the next event. None if none comes in time: a ping, or a request for a missing packet, is due."""
         due = self._loop.time() + self._options.ping_interval
         try:
             async with asyncio.timeout_at(min(due, self._table.deadline)):
@@ -115,7 +115,7 @@ class TengiSourceSubscription(LoopSubscription):
             self._take_frames(self._table.take(heading, event, now))
 
     def _take_frames(self, frames: Iterable[Frame]) -> None:
-        """Take what a receiver would land, apart from its marks."""
+        """Take the frames that a receiver would land, except its marks."""
         for frame in frames:
             number = next(self._numbers)
             if frame.kind is Kind.CONTROL:

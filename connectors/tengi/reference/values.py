@@ -1,4 +1,4 @@
-"""Values of tengi as Python has those of silver, one by one. Shares the wire codec with the decoder, and no more."""
+"""Converts tengi's values, one by one, to the Python values of silver. Shares only the wire codec with the decoder."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_ELEMENTS: Final = 1 << 20
 
 
 def read_value(kind: ColumnType, value: Any) -> Any:
-    """Return a value as Arrow converts silver's to Python. Raises InvalidValue if it does not fit."""
+    """Return a value in the form in which Arrow returns silver's. Raises InvalidValue if it does not fit the type."""
     return _READ[kind.name](kind, value)
 
 

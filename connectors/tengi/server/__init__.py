@@ -1,4 +1,4 @@
-"""A server for asyncio, with the seed's API; README.md has an echo server."""
+"""A server for asyncio, with the names of tengi's own Java API; README.md has an echo server."""
 
 from silverfold.connectors.tengi.server.broadcaster import Broadcaster
 from silverfold.connectors.tengi.server.server import Server

@@ -1,4 +1,4 @@
-"""Sends one message to many connections. It is encoded once, and nobody waits for a slow member."""
+"""Sends one message to many connections. It is encoded once, and a slow member delays no other."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from silverfold.connectors.tengi.transports.connection import Connection, Connec
 
 
 class Broadcaster(ConnectionListener):
-    """A group of connections. Those that end leave it; one whose queue is full ends at once, whatever is queued.
+    """A group of connections. Ended ones leave it; one whose queue is full is ended at once, and its queue dropped.
 
     Args:
-        types: The user types of the members.
+        types: User types of the members.
     """
 
     def __init__(self, types: TypeRegistry = BUILT_IN) -> None:
@@ -46,8 +46,8 @@ class Broadcaster(ConnectionListener):
         """Queue an object for each member, without waiting, and return its message.
 
         Raises:
-            InvalidValue: None, or another value that no object has. Nobody gets it.
-            OversizedMessage: It exceeds the limit of a member, which stays. The others get it.
+            InvalidValue: The value, such as None, is no object of tengi's. Nothing is sent.
+            OversizedMessage: The packet exceeds a member's limit. That member stays; the others get the message.
         """
         message = value if isinstance(value, Message) else Message.create(value)
         encoded = encode_message(message, self._types)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hmac
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,45 +24,63 @@ from silverfold.connectors.common.stopping import stopped_by_signals
 from silverfold.connectors.common.transport import Address, parse_address
 from silverfold.connectors.tengi.protocol.events import Transport
 from silverfold.connectors.tengi.protocol.limits import JAVA_CUT
-from silverfold.connectors.tengi.protocol.values import Handshake, Identifier
 from silverfold.connectors.tengi.server.feed.faults import FeedFaults
 from silverfold.connectors.tengi.server.feed.server import FeedServer, first_version, new_epoch
 from silverfold.connectors.tengi.server.feed.source import FeedOptions, FeedSource
 from silverfold.connectors.tengi.server.feed.tables import PartLimits, SourceTable
 from silverfold.connectors.tengi.server.workload.changer import Changer
 from silverfold.connectors.tengi.server.workload.files import load_table
-from silverfold.connectors.tengi.transports.configuration import PORT, ConfigurationBuilder, Faults
+from silverfold.connectors.tengi.transports.configuration import PORT, ConfigurationBuilder, Faults, demand
 
+Tables: TypeAlias = Annotated[
+    list[str], typer.Option(metavar="NAME=FILE", help="Publish a Parquet or CSV file by a name. May be repeated.")
+]
+Keys: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=COLUMNS",
+        help="Key of a table: columns, with commas between. Default: the first column; with none, rows are only added. "
+        "May be repeated.",
+    ),
+]
+Transports: TypeAlias = Annotated[
+    list[Transport] | None,
+    typer.Option(help="Transport to serve, or to dial with; default: all, at one port. May be repeated."),
+]
+Receivers: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(metavar="HOST:PORT", help="Connect to a receiver that listens, and do not listen. May be repeated."),
+]
+TokenVariable: TypeAlias = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Environment variable with the token of the handshake; default: none."),
+]
+Authority: TypeAlias = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="With --dial: encrypt, and trust the authority in a PEM file.")
+]
 Share: TypeAlias = Annotated[
     float, typer.Option(min=0, max=1, help="Fault, for tests: share of packets it happens to.")
+]
+LostParts: TypeAlias = Annotated[
+    float, typer.Option(min=0, max=1, help="Fault, for tests: share of the parts of snapshots that are lost.")
+]
+Ends: TypeAlias = Annotated[
+    float, typer.Option(min=0, max=1, help="Fault, for tests: share of packets before which a connection ends.")
+]
+Cut: TypeAlias = Annotated[
+    bool,
+    typer.Option("--cut", help="Fault, for tests: cut packets at 256 bytes on TCP and WebSocket, as Java does."),
 ]
 
 
 def tengi(
     *,
-    table: Annotated[
-        list[str], typer.Option(metavar="NAME=FILE", help="Publish a Parquet or CSV file by a name. May be repeated.")
-    ],
-    keys: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=COLUMNS",
-            help="Key of a table: columns, with commas between. Default: the first column; with none, rows are only "
-            "added. May be repeated.",
-        ),
-    ] = None,
-    transport: Annotated[
-        list[Transport] | None,
-        typer.Option(help="Transport to serve, or to dial with; default: all, at one port. May be repeated."),
-    ] = None,
+    table: Tables,
+    keys: Keys = None,
+    transport: Transports = None,
     port: Port = PORT,
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    dial: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="HOST:PORT", help="Connect to a receiver that listens, and do not listen. May be repeated."
-        ),
-    ] = None,
+    dial: Receivers = None,
     changes_per_second: Annotated[float, typer.Option(min=0, help="Rows changed per second, in each table.")] = 10,
     changes_for: QuietAfter = None,
     seed: Annotated[int, typer.Option(help="Same seed and same files, same sequence of changes.")] = 0,
@@ -71,28 +88,16 @@ def tengi(
         int, typer.Option(min=1, help="Changes of each table that a receiver may be behind without a snapshot.")
     ] = 10_000,
     part_rows: Annotated[int, typer.Option(min=1, help="Most rows in one part of a snapshot.")] = 1_000,
-    token_env: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Environment variable with the token of the handshake; default: none."),
-    ] = None,
+    token_env: TokenVariable = None,
     certificate: Certificate = None,
     key: CertificateKey = None,
-    ca: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="With --dial: encrypt, and trust the authority in a PEM file.")
-    ] = None,
+    ca: Authority = None,
     lose: Share = 0.0,
     repeat: Share = 0.0,
     reorder: Share = 0.0,
-    drop_parts: Annotated[
-        float, typer.Option(min=0, max=1, help="Fault, for tests: share of the parts of snapshots that are lost.")
-    ] = 0.0,
-    close: Annotated[
-        float, typer.Option(min=0, max=1, help="Fault, for tests: share of packets before which a connection ends.")
-    ] = 0.0,
-    cut: Annotated[
-        bool,
-        typer.Option("--cut", help="Fault, for tests: cut packets at 256 bytes on TCP and WebSocket, as Java does."),
-    ] = False,
+    drop_parts: LostParts = 0.0,
+    close: Ends = 0.0,
+    cut: Cut = False,
 ) -> None:
     """Publish files as tables over tengi, as a change feed, and keep them changing.
 
@@ -176,13 +181,8 @@ def _settings(
         builder.set(faults=Faults(cut=JAVA_CUT))
     if token is None:
         return builder
-
-    def admit(_: Identifier, request: Handshake) -> Handshake | None:
-        found = request.get_value("token")
-        admitted = isinstance(found, str) and hmac.compare_digest(found.encode(errors="replace"), token.encode())
-        return Handshake() if admitted else None
-
-    return builder.set(handshake={"token": token}, handshake_handler=admit)
+    handshake = {"token": token}
+    return builder.set(handshake=handshake, handshake_handler=demand(handshake))
 
 
 def _encrypted(

@@ -1,4 +1,4 @@
-"""The server: accepts connections over its transports, with the seed's API."""
+"""The server: accepts connections over its transports. Names are those of tengi's own Java API."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Server:
         Raises:
             SourceUnavailable: A port cannot be listened on.
             ConfigError: The certificate cannot be used.
-            LocalProtocolError: It runs already.
+            LocalProtocolError: The server runs already.
         """
         if self._listening is not None:
             raise LocalProtocolError("the server runs already")
@@ -60,7 +60,7 @@ class Server:
         self._listening = listening
 
     async def stop(self) -> None:
-        """End all connections, after sending what they have queued, and listening. Safe to repeat.
+        """Send what connections have queued, end them, and stop listening. Safe to repeat.
 
         The server may be started again.
         """
@@ -69,7 +69,7 @@ class Server:
             ending = self.connections
             try:
                 await asyncio.gather(*(each.disconnect() for each in ending))
-                await asyncio.gather(*(each.abort() for each in ending))  # here, where a listener that stops is known
+                await asyncio.gather(*(each.abort() for each in ending))  # in this task: it may be a listener's
             finally:
                 await listening.stop()
 

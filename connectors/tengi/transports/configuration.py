@@ -1,7 +1,8 @@
-"""Settings of a client or a server, and the builder that makes them, as the seed has it."""
+"""Settings of a client or a server, and their builder, with the names of tengi's own Java API."""
 
 from __future__ import annotations
 
+import hmac
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -10,8 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
 from silverfold.conf.errors import ConfigError
-from silverfold.conf.files import check_files
-from silverfold.connectors.common.transport import load_certificate
+from silverfold.connectors.common.transport import client_context, server_context
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
 from silverfold.connectors.tengi.protocol.limits import MAX_ANSWER, MAX_PACKET
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN, Marshaller, TypeRegistry
@@ -30,20 +30,34 @@ def accept_all(_connection_id: Identifier, _request: Handshake) -> Handshake:
     return Handshake()
 
 
+def demand(values: Mapping[str, str]) -> HandshakeHandler:
+    """Return a handler that refuses handshakes without these values. It compares them in constant time."""
+
+    def answer(_connection_id: Identifier, request: Handshake) -> Handshake | None:
+        given = {name: request.get_value(name) for name in values}
+        right = [
+            isinstance(found, str) and hmac.compare_digest(found.encode(errors="replace"), values[name].encode())
+            for name, found in given.items()
+        ]
+        return Handshake() if all(right) else None
+
+    return answer
+
+
 @dataclass(frozen=True, kw_only=True)
 class Faults:
-    """Faults of the Java implementation that a server can show, for tests."""
+    """Faults of the Java implementation that a server can imitate, for tests."""
 
     cut: int | None = None
-    """Bytes at which packets are cut on TCP and WebSocket; Java's 256."""
+    """Cut packets on TCP and WebSocket after so many bytes; Java does at 256."""
     one_packet_per_read: bool = False
-    """Take one packet of each read from a TCP connection, and close it if that packet is incomplete."""
+    """Take only the first packet of each read from a TCP connection, and close it if that packet is incomplete."""
     shuffle: bool = False
-    """Write the packets that are queued at one time in random order."""
+    """Write queued packets in random order."""
     close_on_ping: bool = False
-    """Close a WebSocket connection when a ping comes."""
+    """Close a WebSocket connection on a ping."""
     seed: int = 0
-    """Of the randomness."""
+    """Seed of the random order."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +65,7 @@ class Tls:
     """Encryption, with verification unless it is switched off by name.
 
     Args:
-        context: Takes the place of all that follows.
+        context: Used as it is; all other settings are then ignored.
         ca: PEM file of the authorities that a client trusts; None for the system's.
         verify: Whether a client checks certificate and name.
         certificate: PEM file of a server's certificate.
@@ -65,31 +79,24 @@ class Tls:
     key: Path | str | None = None
 
     def client_context(self) -> ssl.SSLContext:
-        """Return the context of a client. Raises ConfigError: the file cannot be used."""
+        """Return the context of a client. Raises ConfigError if the file cannot be used."""
         if self.context is not None:
             return self.context
         try:
-            check_files([self.ca])
-            context = ssl.create_default_context(cafile=self.ca or None)
+            return client_context(self.ca, verify=self.verify)
         except OSError as error:
             raise _unusable("ca", self.ca, error) from error
-        if not self.verify:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        return context
 
     def server_context(self) -> ssl.SSLContext:
-        """Return the context of a server. Raises ConfigError: there is no certificate, or a file cannot be used."""
+        """Return the context of a server. Raises ConfigError if there is no certificate, or a file cannot be used."""
         if self.context is not None:
             return self.context
         if self.certificate is None:
             raise ConfigError(file=_FILE, key="certificate", found=None, allowed="a server's certificate, with TLS")
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            load_certificate(context, self.certificate, self.key)
+            return server_context(self.certificate, self.key)
         except OSError as error:  # SSLError is an OSError
             raise _unusable("certificate", self.certificate, error) from error
-        return context
 
 
 def _unusable(key: str, path: Path | str | None, error: OSError) -> ConfigError:
@@ -99,7 +106,7 @@ def _unusable(key: str, path: Path | str | None, error: OSError) -> ConfigError:
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration:
-    """Settings of a client or a server. Both read the common ones; the others ignore what is not theirs."""
+    """Settings of a client or a server. Each ignores those that are marked as the other's."""
 
     transports: Mapping[Transport, int] = field(default_factory=dict)
     """Ports by transport. A client tries them in this order."""
@@ -110,13 +117,13 @@ class Configuration:
     max_packet: int = MAX_PACKET
     """Most bytes of a packet."""
     queue_bytes: int = 8 << 20
-    """Bytes that a connection queues for sending; writing waits beyond it."""
+    """Most bytes that a connection queues for sending; beyond it, writing waits."""
     handshake_timeout: float = 10.0
     """Seconds for the peer's handshake; at a server also for each request of HTTP."""
     close_timeout: float = 5.0
-    """Seconds in which what is queued is still sent when a connection is closed, and as many for the peer to end it."""
+    """Seconds that a close takes at most to send what is queued, and again to wait for the peer's close."""
     write_gap: float = 0.05
-    """Seconds between packets on TCP to a Java peer, which loses the second of two in one read."""
+    """Seconds between packets on TCP to a Java peer: if it gets two in one read, it loses the second."""
 
     handshake: Mapping[str, object] = field(default_factory=dict)
     """Client: values of its handshake."""
@@ -134,7 +141,7 @@ class Configuration:
     poll_wait: float = 5.0
     """Server: seconds after which a poll is answered without a message."""
     max_poll_answer: int = 1 << 20
-    """Server: bytes of an answer to a poll; more than that only for one large message."""
+    """Server: most bytes of an answer to a poll; a single larger message is sent alone."""
     expire_after: float = 60.0
     """Server: seconds without a request after which a connection over HTTP has ended."""
     dead_after: float | None = None
@@ -156,14 +163,14 @@ class ConfigurationBuilder:
         self._marshallers: list[Marshaller[Any]] = []
 
     def add_transport(self, *transports: ClientTransports | str, port: int = PORT) -> Self:
-        """Add transports by name; Java's long names mean the same. A server's may share a port.
+        """Add transports by name, short or Java's long one. Transports of a server may share a port.
 
         Args:
             port: 0 at a server for any free one.
 
         Raises:
-            UnsupportedTransport: tengi names it, but it is not supported.
-            ConfigError: The transport is unknown, or the port is none.
+            UnsupportedTransport: tengi names the transport, but it is not supported.
+            ConfigError: The transport is unknown, or the port out of range.
         """
         if not 0 <= port < 1 << 16:
             raise ConfigError(file=_FILE, key="port", found=port, allowed="0 to 65535")
@@ -190,16 +197,16 @@ class ConfigurationBuilder:
         return self
 
     def add_marshaller(self, *marshallers: Marshaller[Any]) -> Self:
-        """Add marshallers, which are asked in this order."""
+        """Add marshallers. They are tried in this order."""
         self._marshallers += marshallers
         return self
 
     def set(self, **settings: Any) -> Self:
-        """Set fields of `Configuration`; ``types`` takes the place of the methods that add some.
+        """Set fields of `Configuration`. ``types`` excludes the methods that add types.
 
         Raises:
             TypeError: A field is unknown.
-            ConfigError: ``peer`` is none.
+            ConfigError: ``peer`` has another value than those of `Peer`.
         """
         if settings.get("peer", Peer.TENGI) not in list(Peer):
             raise ConfigError(file=_FILE, key="peer", found=settings["peer"], allowed="tengi or java")
@@ -211,7 +218,7 @@ class ConfigurationBuilder:
         """Return the configuration.
 
         Raises:
-            ConfigError: It has no transport; types were set, and others added.
+            ConfigError: It has no transport, or types were both set and added.
             ValueError: Two types have the same id.
         """
         if not self._settings.transports:

@@ -1,23 +1,24 @@
-"""The seed's API over a link of either side: listeners, requests and their answers.
+"""The API of client and server over a link, with the names of tengi's own Java API.
 
-One task reads, another calls the listeners, one after another in the order of messages. A listener may be a function or
-a coroutine function; while it runs, up to `queues.MAX_UNDELIVERED` messages are read ahead, then the peer has to wait.
+One task reads. Another calls the listeners, one after another, message by message. A listener is a function or a
+coroutine function. While it runs, up to `queues.MAX_UNDELIVERED` messages are read ahead; then the peer has to wait.
 
-Listeners, and ``on_connect``, may await all methods of their connection, of its client and its server:
+Listeners, and ``on_connect``, may await all methods of their connection, its client and its server:
 
 ===========================  =====================================================================================
 ``write_object``, `answer`   wait for room in the queue
-``request``                  waits for the answer; messages before it are read ahead, `queues.MAX_AHEAD` bytes of them
-``wait_closed``              waits for the end, and reads ahead likewise; that listeners know it cannot wait for
-``disconnect``               as anywhere
-``abort``, ``stop``          all others have ended on return; the listener itself goes on, and is the last
+``request``                  waits for the answer, and reads up to `queues.MAX_AHEAD` bytes of messages before it
+``wait_closed``              waits for the end, and reads ahead likewise; not until all listeners know of it
+``disconnect``               as outside of a listener
+``abort``, ``stop``          return once all other tasks have ended; the listener itself continues, as the last one
 ===========================  =====================================================================================
 
-This holds in tasks that a listener waits for as well; only ``on_connect`` is cancelled if one of its tasks stops the
-server. Nobody waits for a listener of an end that ends connections: two that end each other's would wait for ever.
+All of this also holds in tasks that a listener awaits, with one exception: if a task of ``on_connect`` stops the
+server, ``on_connect`` is cancelled. A listener of an end that itself ends connections is not waited for: two of them
+could wait for each other for ever.
 
-An error of a listener is the connection's event ``on_exception``, and so is a CancelledError that the listener got from
-what it awaited. Both cost the other listeners, and the connection, nothing.
+An error of a listener becomes the event ``on_exception``. So does a CancelledError that the listener got from what it
+awaited. Neither affects other listeners or the connection.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ from silverfold.connectors.tengi.transports.link import Link, cancel_and_wait
 from silverfold.connectors.tengi.transports.queues import Inbox
 
 _CALLS: Final[ContextVar[frozenset[asyncio.Event]]] = ContextVar("_CALLS", default=frozenset())
-"""Ends of listeners' calls that the running code is part of: it cannot wait for them."""
+"""End events of the listeners' calls that the running code is part of. It must not wait for them."""
 _ENDS: Final[ContextVar[frozenset[asyncio.Event]]] = ContextVar("_ENDS", default=frozenset())
-"""Ends of connections that the running code is told of."""
+"""End events of the connections whose ``on_closed`` or ``on_disconnected`` is running."""
 
 _T = TypeVar("_T")
 
@@ -55,13 +56,13 @@ class ConnectionListener:
         """Called for each message, after the message listeners."""
 
     def on_exception(self, connection: Connection, error: Exception) -> Awaitable[None] | None:
-        """Called for a message that cannot be read, for an error of a listener, and when the connection breaks."""
+        """Called for an unreadable message, for an error of a listener, and when the connection breaks."""
 
     def on_disconnected(self, connection: Connection) -> Awaitable[None] | None:
-        """Called when the connection has ended by the peer or the network, not by ``disconnect``."""
+        """Called when the peer or the network has ended the connection, not after ``disconnect``."""
 
     def on_closed(self, connection: Connection) -> Awaitable[None] | None:
-        """Called last, once."""
+        """Called once, as the last event."""
 
 
 MessageListener: TypeAlias = Callable[["Connection", Message], Awaitable[None] | None]
@@ -96,7 +97,7 @@ class Connection:
         self._tasks: list[asyncio.Task[None]] = []
         self._is_leaving = False
         self._ended, self._closed = asyncio.Event(), asyncio.Event()
-        self._awaited_end = asyncio.Event()  # all listeners know, or the one that is told now waits for others
+        self._awaited_end = asyncio.Event()  # all listeners know, or the one that runs is ending connections itself
         self._finishing: asyncio.Task[None] | None = None
 
     @property
@@ -106,7 +107,7 @@ class Connection:
 
     @property
     def transport(self) -> Transport:
-        """What carries the packets."""
+        """The transport that carries the packets."""
         return self._link.transport
 
     @property
@@ -125,7 +126,7 @@ class Connection:
         return self._closed.is_set()
 
     def add_message_listener(self, listener: MessageListener) -> Registration:
-        """Call ``listener(connection, message)`` for each message that answers no `request`."""
+        """Call ``listener(connection, message)`` for each message that is no answer to a `request`."""
         self._message_listeners.append(listener)
         return Registration(self._message_listeners, listener)
 
@@ -138,8 +139,8 @@ class Connection:
         """Queue an object, waiting for room, and return its message. A `Message` is sent with its own id.
 
         Raises:
-            InvalidValue: None, or another value that no object has.
-            OversizedMessage: The peer would not take it.
+            InvalidValue: The value, such as None, is no object of tengi's.
+            OversizedMessage: The peer would not accept its packet.
             SourceUnavailable: The connection has ended.
         """
         message = value if isinstance(value, Message) else Message.create(value)
@@ -150,10 +151,10 @@ class Connection:
         """Send an object and return the answer: the message with the same id. Listeners do not get it.
 
         Raises:
-            TimeoutError: None came in time.
-            SourceUnavailable: The connection ended before.
-            LocalProtocolError: A message with the same id waits for its answer.
-            Exception: Those of `write_object`.
+            TimeoutError: No answer came in time.
+            SourceUnavailable: The connection ended before the answer.
+            LocalProtocolError: A request with the same id is open.
+            Exception: As `write_object`.
         """
         if self._ended.is_set():
             raise SourceUnavailable("the connection has ended")
@@ -178,21 +179,21 @@ class Connection:
         """Queue an encoded message if there is room at once; return whether it was queued. For broadcasts.
 
         Raises:
-            OversizedMessage: The peer would not take it.
+            OversizedMessage: The peer would not accept its packet.
             SourceUnavailable: The connection has ended, or is about to.
         """
         return self._link.offer_encoded(message)
 
     async def disconnect(self) -> None:
-        """Send what is queued, and end the connection. Listeners are told soon after. Safe to repeat.
+        """Send what is queued, and end the connection. Listeners learn of it soon after. Safe to repeat.
 
-        Returns once the peer has ended it as well, or after ``close_timeout``; what it still sends is dropped.
+        Returns once the peer has ended it as well, or after ``close_timeout``. Bytes that still arrive are dropped.
         """
         self._is_leaving = True
         await self._link.close()
 
     async def abort(self) -> None:
-        """End the connection at once; messages that no listener has had are dropped. Returns once all is over."""
+        """End the connection at once, drop undelivered messages, and wait until the listeners know of the end."""
         self._is_leaving = True
         for end in _ENDS.get():
             end.set()
@@ -202,7 +203,7 @@ class Connection:
         await self._finish()
 
     async def wait_closed(self) -> None:
-        """Wait until the connection has ended, and all listeners know. A listener waits for the end only."""
+        """Wait until the connection has ended and all listeners know. In a listener, wait for the end alone."""
         if not self._is_in_listener():
             await self._closed.wait()
             return
@@ -210,7 +211,7 @@ class Connection:
             await self._ended.wait()
 
     async def start(self, on_connect: OnConnect | None) -> None:
-        """Begin to read, and call ``on_connect``; then begin to call listeners. Called once, by client or server."""
+        """Start reading, call ``on_connect``, then start calling listeners. Client or server call this once."""
         self._tasks.append(asyncio.create_task(self._read()))
         if on_connect is not None:
             await self._call(on_connect, self)
@@ -234,7 +235,7 @@ class Connection:
         await self._received.put(None)
 
     async def _read_all(self) -> Exception | None:
-        """Read to the end. Return the error that ended the connection, unless we did, or listeners get it anyway."""
+        """Read to the end. Return the error that ended the connection; None if we ended it, or listeners have it."""
         last: Exception | None = None
         try:
             while not isinstance(event := await self._link.next_event(), Closed):
@@ -245,7 +246,7 @@ class Connection:
         return None
 
     async def _take(self, event: MessageReceived | BadFrame) -> Exception | None:
-        """Hand an event to its request, or to the listeners. Return the error, if it is one."""
+        """Hand an event to its request, or to the listeners. Return its error, if any."""
         item: Message | Exception
         try:
             item = event.error if isinstance(event, BadFrame) else event.message
@@ -306,11 +307,11 @@ class Connection:
     async def _report(self, error: Exception) -> None:
         self._log.info("connection_error", reason=str(error))
         for listener in list(self._connection_listeners):
-            with contextlib.suppress(Exception):  # an error of who is told of errors would be told to it again
+            with contextlib.suppress(Exception):  # reporting an error of on_exception would call on_exception again
                 await self._call(listener.on_exception, self, error)
 
     async def _call(self, function: Callable[..., Awaitable[None] | None], *arguments: object) -> None:
-        """Call a user's function. Raise its error; a CancelledError that is not ours is one as well."""
+        """Call a user's function. Raise its error. A CancelledError counts as one, unless our task is cancelled."""
         call, calls, task = asyncio.Event(), _pending(_CALLS), asyncio.current_task()
         _CALLS.set(calls | {call})
         self._calls.add(call)
@@ -329,5 +330,5 @@ class Connection:
 
 
 def _pending(ends: ContextVar[frozenset[asyncio.Event]]) -> frozenset[asyncio.Event]:
-    """Return the ends that have not come. A connection made in a listener inherits them, and outlives the call."""
+    """Return the events that are not set. A connection made in a listener inherits them, and outlives the call."""
     return frozenset(end for end in ends.get() if not end.is_set())

@@ -1,4 +1,4 @@
-"""Opens a client's link: connects, upgrades to WebSocket where that is the transport, and shakes hands."""
+"""Opens a client's link: connects, upgrades to WebSocket for that transport, and exchanges handshakes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable, WireE
 from silverfold.connectors.common.transport import Address, Connection, connect
 from silverfold.connectors.tengi.protocol.connection import ClientConnection
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
+from silverfold.connectors.tengi.transports.client_polling import ClientPollingLink
 from silverfold.connectors.tengi.transports.configuration import Configuration
 from silverfold.connectors.tengi.transports.exchanges import ask_for_upgrade
 from silverfold.connectors.tengi.transports.link import Link
-from silverfold.connectors.tengi.transports.polling import PollingLink
 from silverfold.connectors.tengi.transports.streams import StreamLink
 
 _T = TypeVar("_T")
@@ -26,15 +26,15 @@ async def open_first_link(host: str, settings: Configuration, log: FilteringBoun
     """Return a link over the first transport that connects, in the order of the settings.
 
     Raises:
-        SourceUnavailable: None does; the message has the reason of each.
+        SourceUnavailable: No transport connects; the message has the reason of each.
         UntrustedSource: The certificate is not trusted; no other transport is tried.
-        Exception: Those of `open_link`, of a single transport.
+        Exception: As `open_link`, if there is a single transport.
     """
     reasons = []
     for transport, port in settings.transports.items():
         try:
             return await open_link(Address(host, port), transport, settings, log)
-        except (SourceUnavailable, RemoteProtocolError, WireError) as error:
+        except (SourceUnavailable, RemoteProtocolError) as error:
             if len(settings.transports) == 1:
                 raise
             reasons.append(f"{transport}: {error}")
@@ -47,10 +47,11 @@ async def open_link(
     """Return an open link.
 
     Raises:
-        SourceUnavailable: Nobody listens, the server closed the connection without a handshake, it broke, or a timeout
-            expired.
+        SourceUnavailable: Nobody listens, the server closed the connection without a handshake, the connection broke,
+            or a timeout expired.
         UntrustedSource: The certificate is not trusted.
-        RemoteProtocolError, WireError: The answer is no handshake.
+        RemoteProtocolError: The answer is no handshake, or not all of one.
+        WireError: A value of our handshake cannot be written, or is too large.
         ConfigError: The authorities' file cannot be used.
     """
     log = (log or structlog.get_logger("tengi.client")).bind(server=str(address), transport=transport.value)
@@ -64,15 +65,17 @@ async def open_link(
         max_packet=settings.max_packet,
         max_answer=settings.max_answer,
     )
+    handshake = protocol.send_handshake(settings.handshake)
     if transport is Transport.HTTP:
-        polling = PollingLink(address, tls, protocol, settings, log=log)
-        await _in_time(polling.shake_hands(), address, settings.handshake_timeout + settings.connect_timeout)
+        polling = ClientPollingLink(address, tls, protocol, settings, log=log)
+        opening_polls = polling.shake_hands(handshake)
+        await _answered(opening_polls, address, settings.handshake_timeout + settings.connect_timeout)
         polling.start()
         return polling
     socket = await connect(address, timeout=settings.connect_timeout, tls=tls)
     try:
-        opening = _open_stream(socket, address, protocol, settings, log)
-        link = await _in_time(opening, address, settings.handshake_timeout)
+        opening = _open_stream(socket, address, protocol, settings, handshake, log=log)
+        link = await _answered(opening, address, settings.handshake_timeout)
     except BaseException:
         await socket.close()
         raise
@@ -80,19 +83,29 @@ async def open_link(
     return link
 
 
-async def _in_time(opening: Awaitable[_T], address: Address, seconds: float) -> _T:
+async def _answered(opening: Awaitable[_T], address: Address, seconds: float) -> _T:
+    """Await the answer to a handshake. What cannot be read as one is the peer's fault: it may be a proxy's."""
     try:
         async with asyncio.timeout(seconds):
             return await opening
     except TimeoutError:
         raise SourceUnavailable(f"{address}: no handshake within {seconds:g} s") from None
+    except WireError as error:
+        detail = f"{address} answers with something else than a handshake of tengi: {error}"
+        raise RemoteProtocolError(detail, reason="no_handshake") from error
 
 
 async def _open_stream(
-    socket: Connection, address: Address, protocol: ClientConnection, settings: Configuration, log: FilteringBoundLogger
+    socket: Connection,
+    address: Address,
+    protocol: ClientConnection,
+    settings: Configuration,
+    handshake: bytes,
+    *,
+    log: FilteringBoundLogger,
 ) -> StreamLink:
     first = await ask_for_upgrade(socket, str(address)) if protocol.transport is Transport.WEBSOCKET else b""
     link = StreamLink(socket, protocol, settings, peer_address=str(address), log=log, first=first)
-    await link.write(protocol.send_handshake(settings.handshake))
+    await link.write(handshake)
     await link.shake_hands()
     return link

@@ -13,7 +13,7 @@ from silverfold.connectors.tengi.transports.requests import SOCKET, Head, HttpRe
 
 
 async def read_head(socket: Connection, reader: HttpReader) -> Head | None:
-    """Return the next head; None if the connection ends before. Raises SourceUnavailable, RemoteProtocolError."""
+    """Return the next head; None if the connection ends first. Raises SourceUnavailable, RemoteProtocolError."""
     while (head := reader.next_head()) is None:
         chunk = await socket.read()
         if not chunk:
@@ -23,7 +23,7 @@ async def read_head(socket: Connection, reader: HttpReader) -> Head | None:
 
 
 async def fill(socket: Connection, reader: HttpReader, size: int) -> bool:
-    """Read until so many bytes are there; return False if the connection ends before. Raises SourceUnavailable."""
+    """Read until the reader holds so many bytes; False if the connection ends first. Raises SourceUnavailable."""
     while reader.held < size:
         chunk = await socket.read()
         if not chunk:
@@ -33,7 +33,7 @@ async def fill(socket: Connection, reader: HttpReader, size: int) -> bool:
 
 
 async def read_answer(socket: Connection, max_body: int) -> tuple[Head, bytes] | None:
-    """Return head and body of an answer; None if the server closes before its first byte. Raises SilverfoldError."""
+    """Return head and body of an answer; None if the server closes without a byte of it. Raises SilverfoldError."""
     reader = HttpReader()
     head = await read_head(socket, reader)
     if head is None:
@@ -49,11 +49,11 @@ async def read_answer(socket: Connection, max_body: int) -> tuple[Head, bytes] |
 
 
 async def ask_for_upgrade(socket: Connection, host: str) -> bytes:
-    """Ask a server for WebSocket; return the bytes behind its answer.
+    """Request an upgrade to WebSocket; return the bytes that follow the server's answer.
 
     Raises:
-        SourceUnavailable: It closed the connection, or that broke.
-        RemoteProtocolError: It answered otherwise.
+        SourceUnavailable: The server closed the connection, or the connection broke.
+        RemoteProtocolError: The server did not grant the upgrade.
     """
     key = base64.b64encode(os.urandom(16)).decode()
     lines = [
@@ -77,7 +77,7 @@ async def ask_for_upgrade(socket: Connection, host: str) -> bytes:
 
 
 async def grant_upgrade(socket: Connection, head: Head, *, timeout: float) -> bool:
-    """Answer a client that asks for WebSocket; return whether it was granted."""
+    """Answer a request for an upgrade to WebSocket; return whether it was granted."""
     key = head.headers.get("sec-websocket-key", "")
     if head.start[:2] != ("GET", SOCKET) or not key:
         await socket.send(encode_answer(HTTPStatus.FORBIDDEN))

@@ -1,7 +1,7 @@
 """WebSocket without a socket (RFC 6455): the upgrade's key, and frames. A packet is one unfragmented binary frame.
 
-Written by hand: the two peers agree on this one kind of frame, no extension is offered, Java's faults are to be shown,
-and a port may be shared with TCP and HTTP long polling, whose first bytes are read by then.
+Written by hand: peers use one kind of frame without extensions, the server can imitate Java's faults, and a port may be
+shared with TCP and HTTP long polling, so the first bytes are already read when the transport is known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from silverfold.conf.errors import RemoteProtocolError
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _SMALL: Final = 125
 CLOSE_CODES: Final = {"bad_frame": 1002, "not_binary": 1003, "too_large": 1009}
-"""Codes that close a connection, by the reason of the error."""
+"""Close codes, by the reason of the error."""
 
 
 class Opcode(IntEnum):
@@ -39,13 +39,13 @@ class Frame(NamedTuple):
 
 
 def accept_key(key: str) -> str:
-    """Return the server's answer to a client's key."""
+    """Return the server's ``Sec-WebSocket-Accept`` for a client's key."""
     digest = hashlib.sha1(key.encode("latin-1") + _GUID, usedforsecurity=False).digest()
     return base64.b64encode(digest).decode()
 
 
 def encode_frame(opcode: Opcode, payload: bytes, *, mask: bytes | None = None) -> bytes:
-    """Return an unfragmented frame. A client's has a mask of 4 bytes."""
+    """Return an unfragmented frame. A client must give a mask of 4 bytes."""
     size, masked = len(payload), 0 if mask is None else 0x80
     if size <= _SMALL:
         head = bytes((0x80 | opcode, masked | size))
@@ -62,7 +62,7 @@ def close_frame(code: int, *, mask: bytes | None = None) -> bytes:
 
 
 def _masked(payload: bytes, mask: bytes) -> bytes:
-    """XOR at once, as numbers: 16 MiB take 30 ms, where a loop over bytes takes seconds."""
+    """XOR all bytes at once, as numbers: 16 MiB take 30 ms; a loop over bytes would take seconds."""
     size = len(payload)
     pattern = (mask * (size // 4 + 1))[:size]
     return (int.from_bytes(payload) ^ int.from_bytes(pattern)).to_bytes(size)
@@ -72,7 +72,7 @@ class FrameReader:
     """Cuts a stream into frames. Feed with `receive`, then pull with `next_frame` until it returns None.
 
     Args:
-        is_server: A server's reader demands masks, a client's refuses them.
+        is_server: A server's reader requires masks, a client's refuses them.
         limit: Most bytes of a payload.
     """
 
@@ -89,8 +89,8 @@ class FrameReader:
         """Return the next whole frame; None if more bytes are needed.
 
         Raises:
-            RemoteProtocolError: ``bad_frame``, ``not_binary`` for a fragment, or ``too_large``, as soon as its head
-                is there.
+            RemoteProtocolError: ``bad_frame``, ``not_binary`` for a fragment, or ``too_large`` as soon as the frame's
+                head has arrived.
         """
         octets = self._octets
         if len(octets) < 2:

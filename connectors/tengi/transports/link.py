@@ -11,6 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from silverfold.conf.errors import SourceUnavailable
 from silverfold.connectors.tengi.protocol.connection import Connection as Protocol
+from silverfold.connectors.tengi.protocol.connection import State
 from silverfold.connectors.tengi.protocol.events import BadFrame, Closed, MessageReceived, Transport
 from silverfold.connectors.tengi.protocol.heads import encode_message
 from silverfold.connectors.tengi.protocol.values import Identifier, Message
@@ -37,7 +38,7 @@ class Link(ABC):
         self.handshake: Mapping[str, Any] = {}
         """Values of the peer's handshake."""
         self.last_received = asyncio.get_running_loop().time()
-        """Time, of the event loop's clock, when the last bytes of the peer came; an empty answer to a poll counts."""
+        """When the peer's last bytes came, by the event loop's clock. An empty answer to a poll counts."""
 
     @property
     def connection_id(self) -> Identifier:
@@ -47,14 +48,14 @@ class Link(ABC):
 
     @property
     def transport(self) -> Transport:
-        """What carries the packets."""
+        """The transport that carries the packets."""
         return self._protocol.transport
 
     @abstractmethod
     async def next_event(self) -> LinkEvent:
-        """Return the next message or bad frame, or at the end Closed. Cancelling loses nothing.
+        """Return the next message or bad frame, or Closed at the end. Cancelling loses nothing.
 
-        Nothing more is read from the peer than until the next event: who reads slowly slows the peer down.
+        It reads no further than the next event, so a slow reader slows the peer down.
 
         Raises:
             SourceUnavailable: The connection broke.
@@ -67,25 +68,25 @@ class Link(ABC):
 
         Raises:
             SourceUnavailable: The connection has ended.
-            OversizedMessage: The peer would not take it.
+            OversizedMessage: The peer would not accept its packet.
             WireError: The body cannot be written.
         """
         await self.send_encoded(encode_message(message, self._settings.types))
 
     async def send_encoded(self, message: bytes) -> None:
-        """Queue a message that ``encode_message`` made. Raises as `send`."""
+        """Queue an encoded message (``heads.encode_message``). Raises as `send`."""
         self._check_open()
         await self._outbox.put(self._outgoing(message))
 
     def offer_encoded(self, message: bytes) -> bool:
-        """Queue a message if there is room at once; return whether it was queued. Raises as `send`."""
+        """Queue an encoded message if there is room now; return whether it was queued. Raises as `send`."""
         self._check_open()
         return self._outbox.offer(self._outgoing(message))
 
     def check_alive(self, silence: float) -> None:
-        """Raise SourceUnavailable if nothing came for so many seconds, or nothing of what is queued was taken.
+        """Raise SourceUnavailable if for so many seconds the peer sent nothing, or took nothing of what is queued.
 
-        Who answers polls need not take posts.
+        The two are apart: a peer may answer polls and take no posts.
         """
         now, untaken_since = asyncio.get_running_loop().time(), self._outbox.untaken_since
         if now >= self.last_received + silence:
@@ -103,10 +104,10 @@ class Link(ABC):
 
     @abstractmethod
     def _outgoing(self, message: bytes) -> bytes:
-        """Return a message as it is queued. Raises as `send`."""
+        """Return the bytes to queue for a message. Raises as `send`."""
 
     def _check_open(self) -> None:
-        if self._outbox.is_closed:
+        if self._outbox.is_closed or self._protocol.state is not State.OPEN:  # a violation ends the protocol first
             raise SourceUnavailable("the connection has ended")
 
     def _received(self) -> None:

@@ -1,4 +1,4 @@
-"""Accepts a server's links. A port serves one transport or several, which the first bytes tell apart.
+"""Accepts a server's links. A port may serve several transports: the first bytes tell them apart.
 
 ============================  ==================================================
 ``TeNgI``                     TCP
@@ -7,7 +7,7 @@
 anything else                 an error of HTTP, or the connection is closed
 ============================  ==================================================
 
-Peers that have not shaken hands are bounded: in number, in bytes, and in time.
+Peers without a handshake are bounded in number, bytes and time.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from silverfold.connectors.tengi.protocol.values import Handshake, Identifier
 from silverfold.connectors.tengi.transports.configuration import Configuration
 from silverfold.connectors.tengi.transports.exchanges import fill, grant_upgrade, read_head
 from silverfold.connectors.tengi.transports.link import Link, cancel_and_wait
-from silverfold.connectors.tengi.transports.polled import PolledLink
 from silverfold.connectors.tengi.transports.requests import HttpReader, encode_answer, request_error
+from silverfold.connectors.tengi.transports.server_polling import ServerPollingLink
 from silverfold.connectors.tengi.transports.streams import StreamLink
 
 OnLink: TypeAlias = Callable[[Link], Awaitable[object]]
-"""Serves a link, which is closed when it returns."""
+"""Serves a link. The link is closed on return."""
 
 _MAX_PENDING: Final = 256
-"""Sockets that have not shaken hands; of more than that the oldest is closed."""
+"""Most sockets without a handshake; beyond it, the oldest is closed."""
 _MAX_JAVA_BODY: Final = 1 << 20
 _HEAD_OF_PACKET: Final = 23
-"""Bytes of a body that tell its connection, and whether it is a Message."""
+"""Bytes of a body that identify its connection, and show whether it is a Message."""
 _ACCEPT_AGAIN: Final = 0.5
-"""Seconds until the next try to accept a socket, after an error."""
+"""Seconds between an error of accept and the next try."""
 
 
 class _Socket(Connection):
-    """A connection that was accepted."""
+    """An accepted connection."""
 
     def __init__(self, accepted: Callable[[_Socket], None], silent_after: float | None) -> None:
         super().__init__(silent_after)
@@ -68,14 +68,14 @@ class Listening:
     def __init__(self, settings: Configuration, on_link: OnLink, log: FilteringBoundLogger) -> None:
         self._settings, self._on_link, self._log = settings, on_link, log
         self.ports: dict[Transport, int] = {}
-        """Port of each transport, once it listens."""
+        """Port of each transport; set by `start`."""
         self._is_stopped = False
         self._listening: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._sockets: set[_Socket] = set()
         self._pending: dict[_Socket, None] = {}
         self._links: set[Link] = set()
-        self._polled: dict[Identifier, PolledLink] = {}
+        self._polling: dict[Identifier, ServerPollingLink] = {}
 
     @property
     def link_count(self) -> int:
@@ -86,7 +86,7 @@ class Listening:
         """Start listening.
 
         Raises:
-            SourceUnavailable: A port cannot be listened on. Nothing listens then.
+            SourceUnavailable: A port cannot be listened on. No other is then, either.
             ConfigError: A certificate cannot be used.
         """
         tls = self._settings.tls.server_context() if self._settings.tls else None
@@ -118,7 +118,7 @@ class Listening:
             await connection.close()
 
     def _watch(self, listening: socket.socket, transports: frozenset[Transport], tls: ssl.SSLContext | None) -> None:
-        """Accept sockets as they come. Unlike asyncio's server, this loses none that comes while it stops."""
+        """Accept sockets as they come. Unlike asyncio's server, this loses no socket that comes during a stop."""
         loop = asyncio.get_running_loop()
 
         def accept() -> None:
@@ -147,7 +147,7 @@ class Listening:
     async def _connect(
         self, accepted: socket.socket, transports: frozenset[Transport], tls: ssl.SSLContext | None
     ) -> None:
-        """Make a connection of a socket, with TLS its handshake first."""
+        """Make a connection of a socket, after the handshake of TLS, if any."""
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: _Socket(lambda connection: self._accept(connection, transports), self._settings.dead_after),
@@ -247,7 +247,7 @@ class Listening:
         return ServerConnection(transport, types=settings.types, peer=settings.peer, max_packet=settings.max_packet)
 
     def _answer_handshake(self, protocol: ServerConnection, event: HandshakeReceived) -> bytes:
-        """Return the answer. Raise RemoteProtocolError if the handshake is refused."""
+        """Return the answer to a handshake. Raise RemoteProtocolError to refuse it."""
         if len(self._links) >= self._settings.max_connections:
             raise RemoteProtocolError(f"{len(self._links)} connections are open", reason="too_many")
         connection_id = Identifier.random()
@@ -284,7 +284,7 @@ class Listening:
             within = self._settings.expire_after
 
     async def _serve_request(self, socket: _Socket, reader: HttpReader, size: int) -> HTTPStatus | None:
-        """Serve a packet; return the status to answer, or None if an answer was sent or none is due."""
+        """Serve a packet. Return the status to answer with; None if an answer was sent, or none is due."""
         async with asyncio.timeout(self._settings.request_timeout):
             if not await fill(socket, reader, min(size, _HEAD_OF_PACKET)):
                 return None
@@ -295,15 +295,15 @@ class Listening:
                 return None
         body = reader.take(size)
         if link is None:
-            await self._open_polled(socket, body)
+            await self._open_polling(socket, body)
             return None
         self._pending.pop(socket, None)
         return await link.serve(body, socket)
 
-    def _link_of(self, head: bytes) -> PolledLink | None:
-        return self._polled.get(Identifier(head[3:19])) if head[:1] != b"\0" and len(head) >= 19 else None
+    def _link_of(self, head: bytes) -> ServerPollingLink | None:
+        return self._polling.get(Identifier(head[3:19])) if head[:1] != b"\0" and len(head) >= 19 else None
 
-    async def _open_polled(self, socket: _Socket, body: bytes) -> None:
+    async def _open_polling(self, socket: _Socket, body: bytes) -> None:
         protocol = self._protocol(Transport.HTTP)
         protocol.receive(body)
         event = protocol.next_event()
@@ -311,12 +311,12 @@ class Listening:
             raise getattr(event, "error", RemoteProtocolError("no handshake", reason="no_handshake"))
         answer = self._answer_handshake(protocol, event)
         log = self._log.bind(client=socket.peer, transport=Transport.HTTP.value)
-        link = PolledLink(protocol, self._settings, peer_address=socket.peer, log=log, forget=self._forget)
+        link = ServerPollingLink(protocol, self._settings, peer_address=socket.peer, log=log, forget=self._forget)
         link.handshake = event.values
-        self._polled[link.connection_id] = link
+        self._polling[link.connection_id] = link
         self._spawn(self._run(link))
         await socket.send(encode_answer(HTTPStatus.OK, answer))
         await socket.finish(self._settings.close_timeout)
 
-    def _forget(self, link: PolledLink) -> None:
-        self._polled.pop(link.connection_id, None)
+    def _forget(self, link: ServerPollingLink) -> None:
+        self._polling.pop(link.connection_id, None)

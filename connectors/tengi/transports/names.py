@@ -1,4 +1,4 @@
-"""Names of transports: those supported, Java's long names for them, and why the others of tengi's are not."""
+"""Names of transports: the supported ones, Java's long names for them, and why tengi's others are not supported."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ REASONS: Final = {
     "sctp": "the Java implementation has no SCTP transport and no description of one exists",
     "udt": "the Java implementation has no client for it, and its server needs a native library",
 }
-"""Transports that tengi names, and why they are refused."""
+"""Reasons why other transports that tengi names are refused, by their short name."""
 
 
 class ClientTransports(StrEnum):
-    """All transports that tengi names. Only the first three are supported, on either side."""
+    """All transports that tengi names. Client and server support the first three."""
 
     TCP = "tcp"
     WEBSOCKET = "websocket"
@@ -55,14 +55,14 @@ class UnsupportedTransport(ConfigError):
 
 
 def parse_transport(name: str, *, file: str = "configuration", key: str = "transport") -> Transport:
-    """Return the transport of a name, short or Java's long one.
+    """Return the transport with a name, short or Java's long one.
 
     Args:
-        file: Where the setting is, for the error.
+        file: Where the setting is, for the error, with ``key``.
 
     Raises:
-        UnsupportedTransport: tengi names it, but it is not supported.
-        ConfigError: No such transport is known.
+        UnsupportedTransport: tengi names the transport, but it is not supported.
+        ConfigError: The transport is unknown.
     """
     short = name.removeprefix(_JAVA_PREFIX)
     if short != name:

@@ -1,4 +1,4 @@
-"""The queues of a connection, both bounded: what is to be sent, and what no listener has had yet."""
+"""The two bounded queues of a connection: `Outbox` of packets to send, `Inbox` of messages for the listeners."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from silverfold.conf.errors import SourceUnavailable
 from silverfold.connectors.tengi.protocol.values import Message
 
 MAX_UNDELIVERED: Final = 64
-"""Messages that are read ahead of the listeners."""
+"""Most messages that are read ahead of the listeners."""
 MAX_AHEAD: Final = 16 << 20
-"""Bytes of messages that are read ahead while an answer, or the end, is waited for: it may be behind them."""
+"""Most bytes that are read ahead while a task waits for an answer or for the end, which may be behind them."""
 
 
 class Outbox:
-    """A bounded queue of what is to be sent, in the order given.
+    """A bounded queue of items to send, in the order given.
 
     Args:
-        limit: Bytes; a larger item is taken when the queue is empty.
+        limit: Bytes. A larger item has room only when the queue is empty.
     """
 
     def __init__(self, limit: int) -> None:
@@ -32,7 +32,7 @@ class Outbox:
         self._room, self._filled = asyncio.Event(), asyncio.Event()
         self.is_closed = False
         self.untaken_since: float | None = None
-        """Time, of the event loop's clock, since when nothing was taken; None if nothing is queued."""
+        """Since when nothing was taken, by the event loop's clock; None if nothing is queued."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -59,7 +59,7 @@ class Outbox:
         await self._filled.wait()
 
     def take(self, most: int) -> list[bytes]:
-        """Return items of up to so many bytes, without waiting; one at least if there is any."""
+        """Take items of up to so many bytes in all, without waiting; at least one, if there is any."""
         taken: list[bytes] = []
         size = 0
         while self._items and (not taken or size + len(self._items[0]) <= most):
@@ -70,14 +70,14 @@ class Outbox:
         return taken
 
     def put_back(self, items: Iterable[bytes]) -> None:
-        """Return items that were not sent to the front."""
+        """Put unsent items back at the front."""
         for item in reversed(list(items)):
             self._note_first()
             self._items.appendleft(item)
             self._resize(len(item))
 
     def close(self, *, drop: bool = False) -> None:
-        """Take no more items. With ``drop`` forget those that are queued."""
+        """Accept no more items. With ``drop``, forget the queued ones."""
         self.is_closed = True
         if drop:
             self._items.clear()
@@ -107,7 +107,7 @@ class Outbox:
 
 
 class Inbox:
-    """What no listener has had yet: messages, errors, and None for the end. Bounded, and then the peer has to wait."""
+    """A bounded queue for the listeners: messages, errors, and None for the end. While it is full, the peer waits."""
 
     def __init__(self) -> None:
         self._items: asyncio.Queue[tuple[Message | Exception | None, int]] = asyncio.Queue()
@@ -131,7 +131,7 @@ class Inbox:
 
     @contextlib.contextmanager
     def reading_ahead(self) -> Iterator[None]:
-        """Have room for `MAX_AHEAD` bytes inside the block."""
+        """Make room for `MAX_AHEAD` bytes inside the block."""
         self._expecting += 1
         self._room.set()
         try:

@@ -1,6 +1,7 @@
 """HTTP/1.1 without a socket, as far as tengi needs it: heads, and bodies of an announced length.
 
-Libraries refuse a request without Host, which Java's client sends. One head takes at most `MAX_HEAD` bytes.
+Written by hand: libraries refuse requests without Host, and Java's client sends such. A head has at most `MAX_HEAD`
+bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SOCKET: Final = "/wss"
 
 
 class Head(NamedTuple):
-    """Start line, and headers with names in lower case."""
+    """The start line, and the headers by name in lower case."""
 
     start: tuple[str, str, str]
     """Method, path and version of a request; version, status and text of an answer."""
@@ -28,14 +29,14 @@ class Head(NamedTuple):
 
     @property
     def status(self) -> int:
-        """Status of an answer. Raises RemoteProtocolError."""
+        """Status of an answer. Raises RemoteProtocolError if it is no number of three digits."""
         if not (self.start[1].isascii() and self.start[1].isdigit() and len(self.start[1]) == 3):
             raise _bad("no status")
         return int(self.start[1])
 
     @property
     def content_length(self) -> int | None:
-        """Announced length of the body; None if there is none. Raises RemoteProtocolError."""
+        """Announced length of the body; None without one. Raises RemoteProtocolError if it is invalid, or chunked."""
         text = self.headers.get("content-length")
         if "transfer-encoding" in self.headers:
             raise _bad("a transfer encoding")
@@ -47,7 +48,7 @@ class Head(NamedTuple):
 
     @property
     def is_upgrade(self) -> bool:
-        """Whether it asks for WebSocket, or grants it."""
+        """Whether it requests or grants an upgrade to WebSocket."""
         return self.headers.get("upgrade", "").lower() == "websocket"
 
     @property
@@ -57,14 +58,14 @@ class Head(NamedTuple):
 
 
 class HttpReader:
-    """Reads heads and bodies. Feed with `receive`; bodies are for the caller to bound."""
+    """Reads heads and bodies. Feed with `receive`. The caller bounds the bodies."""
 
     def __init__(self, octets: bytes = b"") -> None:
         self._octets = bytearray(octets)
 
     @property
     def held(self) -> int:
-        """Bytes received but not taken."""
+        """Number of bytes received but not taken."""
         return len(self._octets)
 
     def receive(self, chunk: bytes) -> None:
@@ -85,11 +86,11 @@ class HttpReader:
         return Head((parts[0], parts[1] if len(parts) > 1 else "", parts[2] if len(parts) > 2 else ""), _headers(lines))
 
     def peek(self, size: int) -> bytes:
-        """Return up to so many bytes, and leave them."""
+        """Return up to so many bytes without taking them."""
         return bytes(self._octets[:size])
 
     def take(self, size: int) -> bytes:
-        """Return up to so many bytes."""
+        """Take up to so many bytes."""
         taken = bytes(self._octets[:size])
         del self._octets[:size]
         return taken
@@ -109,7 +110,7 @@ def _headers(lines: list[str]) -> dict[str, str]:
 
 
 def request_error(head: Head, *, max_body: int) -> HTTPStatus | None:
-    """Return the status of a request that carries no packet, as Java's server answers it; None if it carries one."""
+    """Return the status that refuses a request without a packet, as Java's server does; None if it has a packet."""
     if head.start[0] != "POST":
         return HTTPStatus.METHOD_NOT_ALLOWED
     if head.start[1] != CHANNEL:
@@ -134,7 +135,7 @@ def encode_post(body: bytes, *, host: str, closes: bool) -> bytes:
 
 
 def encode_answer(status: HTTPStatus, body: bytes = b"", *, closes: bool = True) -> bytes:
-    """Return an answer; a 200 carries a packet."""
+    """Return an answer. With 200 the body is a packet."""
     lines = [f"HTTP/1.1 {status.value} {status.phrase}"]
     if status is HTTPStatus.OK:
         lines.append(f"content-type: {CONTENT_TYPE}")

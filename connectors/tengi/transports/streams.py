@@ -1,4 +1,4 @@
-"""A link over TCP or WebSocket, of either side. One task writes; reading is left to who calls `next_event`."""
+"""A link over TCP or WebSocket, of either side. One task writes; the caller of `StreamLink.next_event` reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from silverfold.connectors.tengi.transports.frames import (
 from silverfold.connectors.tengi.transports.link import Link, LinkEvent, cancel_and_wait
 
 _BATCH: Final = 256 << 10
-"""Bytes of packets in one write: a system call costs more than the bytes."""
+"""Most bytes of packets in one write: packets are joined, for a system call costs more than the copy."""
 _NORMAL: Final = 1000
 _CLOSED: Final = Closed("end of the connection")
 
@@ -35,8 +35,8 @@ class StreamLink(Link):
     """A connection over TCP or WebSocket.
 
     Args:
-        first: Bytes that were read before the link was made.
-        faults: Of a server, for tests.
+        first: Bytes that were already read.
+        faults: Faults of a server, for tests.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class StreamLink(Link):
         """Wait for the peer's handshake.
 
         Raises:
-            SourceUnavailable: The peer closed the connection before, or it broke.
+            SourceUnavailable: The peer closed the connection before its handshake, or the connection broke.
             RemoteProtocolError, WireError: It sent another packet, or one that is too large.
         """
         taken = 0
@@ -87,11 +87,11 @@ class StreamLink(Link):
                 self._socket.write(b"".join(self._outbox.take(_BATCH)))
 
     async def write(self, octets: bytes) -> None:
-        """Send a packet of the handshake, past the queue."""
+        """Send a packet of the handshake, bypassing the queue."""
         await self._socket.send(self._framed(octets))
 
     def start(self) -> None:
-        """Start writing what is queued: both handshakes are done."""
+        """Start writing queued packets, after both handshakes."""
         limit = self._settings.max_packet
         if self._frames is not None:
             self._frames.limit = min(limit, JAVA_MAX_FRAME) if self._settings.peer is Peer.JAVA else limit
@@ -162,7 +162,7 @@ class StreamLink(Link):
                 await asyncio.sleep(self._settings.write_gap)
 
     async def _receive(self) -> int:
-        """Hand the bytes that arrive next to the protocol; return their number."""
+        """Wait for bytes, and hand them to the protocol; return their number."""
         if self._frames is not None and self._next_frame(self._frames):
             return 0
         try:

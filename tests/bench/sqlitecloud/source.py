@@ -98,14 +98,14 @@ def serve(sent: Sent, pipe: Connection) -> None:
     every = [made[number % DISTINCT] for number in range(sent.notifications)]
     written = blocks(every) if sent.joined else every
     pacing = Pacing.JOINED if sent.joined else Pacing.SAFE
-    behaviour = ServerOptions(pacing=pacing, slow_reader="stall", most_unsent=4 * _BLOCK)
+    server_options = ServerOptions(pacing=pacing, slow_reader="stall", most_unsent=4 * _BLOCK)
     tls = None if sent.certificate is None else tls_context(sent.certificate)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / DATABASE
         database = apsw.Connection(str(file))
         database.execute(CREATED)
         database.close()
-        with SqliteCloudServer.start({DATABASE: file}, tls=tls, behaviour=behaviour) as server:
+        with SqliteCloudServer.start({DATABASE: file}, tls=tls, options=server_options) as server:
             listeners = server.own_session(DATABASE).served.listeners
             pipe.send(server.port)
             while pipe.recv():

@@ -117,11 +117,11 @@ def test_silence_is_not_the_peers_while_nobody_reads():
         await reader.read()
 
     async def run():
-        async with connected(serve, silent_after=0.3) as connection:
+        async with connected(serve, silent_after=0.1) as connection:
             received = 0
             while received < 8 << 20:
                 received += len(await connection.read())
-                await asyncio.sleep(0.4 if received < 4 << 20 else 0)
+                await asyncio.sleep(0.15 if received < 4 << 20 else 0)
 
     asyncio.run(run())
 

@@ -32,8 +32,8 @@ def serve(file: Path) -> Iterator[Serve]:
     """Start servers of the file; ``with_tls`` and the like are the options of `SqliteCloudServer.start`."""
     with ExitStack() as running:
 
-        def started(behaviour: ServerOptions | None = None, **options: object) -> SqliteCloudServer:
-            return running.enter_context(SqliteCloudServer.start({"shop.db": file}, behaviour=behaviour, **options))
+        def started(server_options: ServerOptions | None = None, **options: object) -> SqliteCloudServer:
+            return running.enter_context(SqliteCloudServer.start({"shop.db": file}, options=server_options, **options))
 
         yield started
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from silverfold.conf.errors import ConfigError, SchemaDrift
 from silverfold.connectors.base import Cut, Feed, Problem, TableKind
 from silverfold.connectors.frames import ControlFrame
-from silverfold.connectors.sqlitecloud.client.address import connection_settings
+from silverfold.connectors.sqlitecloud.address import connection_settings
 from silverfold.connectors.sqlitecloud.connector import CONNECTOR
 from silverfold.connectors.sqlitecloud.decoder.decoder import read_context
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable

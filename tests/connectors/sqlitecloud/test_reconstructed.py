@@ -31,7 +31,7 @@ KEYS = {"artist": ("id",), "track": ("album", "nr"), "pair": ("nr", "side")}
 
 
 @pytest.mark.parametrize(
-    ("behaviour", "options"),
+    ("server_options", "options"),
     [
         pytest.param(ServerOptions(pacing=Pacing.JOINED), {}, id="session, new words, joined"),
         pytest.param(
@@ -48,9 +48,9 @@ KEYS = {"artist": ("id",), "track": ("album", "nr"), "pair": ("nr", "side")}
     ],
 )
 def test_what_has_landed_comes_to_what_sqlite_holds(
-    tmp_path: Path, behaviour: ServerOptions, options: Mapping[str, Any]
+    tmp_path: Path, server_options: ServerOptions, options: Mapping[str, Any]
 ) -> None:
-    with living(tmp_path, Random(7), behaviour, **options) as live:
+    with living(tmp_path, Random(7), server_options, **options) as live:
         for stage in range(4):
             live.work(30)
             interrupt(live, stage)

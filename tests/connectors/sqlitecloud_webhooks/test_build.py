@@ -292,7 +292,7 @@ def test_names_that_spark_cannot_tell_apart_are_one_column(spark: SparkSession, 
     assert verify_table(places, CONNECTOR, shop, "albums").verdict is Verdict.EQUAL
 
 
-@pytest.mark.parametrize("max_frames", [1, pytest.param(200_000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("max_frames", [pytest.param(1, marks=pytest.mark.nightly), 200_000])
 def test_a_rule_on_a_column_that_comes_up_later_holds_until_then(
     spark: SparkSession, warehouse: Path, max_frames: int
 ) -> None:

@@ -53,12 +53,13 @@ class HStreamSource(GoldenSource):
 
     @asynccontextmanager
     async def sending(self, sent: asyncio.Event) -> AsyncIterator[str]:
-        async def fetch(_requests: Any, context: Any) -> None:
+        async def fetch(requests: Any, context: Any) -> None:
             for turn in self.turns:
                 await context.write(turn)
             await asyncio.sleep(_ARRIVES)
             sent.set()
-            await asyncio.Event().wait()
+            async for _ in requests:  # ends with the half-close, as a server does: the client waits for that
+                pass
 
         server = aio.server()
         port = server.add_insecure_port("127.0.0.1:0")

@@ -10,7 +10,7 @@ from silverfold.connectors.frames import Frame
 from silverfold.connectors.sbe.protocol.schemas import read_schema
 from silverfold.connectors.sbe.protocol.session import Session
 from silverfold.connectors.sbe.receiver.landing import Landing
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
 from tests.support.golden_source import GoldenSource, Turns
 from tests.support.sbe.feed import options, table
@@ -25,7 +25,7 @@ class SbeSource(GoldenSource):
     def land(self, turns: Turns) -> list[Frame]:
         read = read_schema(self.feed.options.schema_)
         schema = read.load()
-        landing = Landing(schema, Session(schema, self.feed.options.framing), places=False, reported=set())
+        landing = Landing(schema, Session(schema, self.feed.options.framing), has_positions=False, reported=set())
         frames = landing.begin(read.text, None)
         for turn in turns:
             for chunk in turn:

@@ -9,7 +9,7 @@ import pytest
 import typer
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.jobs.sbe.input import framed_messages, opened
 from tests.support.sbe.basics import frame, message_of
 

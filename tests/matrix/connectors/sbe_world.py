@@ -15,7 +15,7 @@ from silverfold.connectors.common.server_thread import listen
 from silverfold.connectors.sbe.connector import CONNECTOR
 from silverfold.connectors.sbe.options import SbeOptions, SbeTable
 from silverfold.connectors.sbe.server.server import MarketServer
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
 from tests.matrix.connectors.sbe_market import BAD, NEWEST, OLDER, TEXT, SentMessage, WildMarket
 from tests.matrix.connectors.space import Choice, Settings, Space

@@ -207,10 +207,10 @@ class SqliteCloudWorld(World):
             blob=chosen["blob"],  # type: ignore[arg-type]
             large_integers=chosen["large"],  # type: ignore[arg-type]
         )
-        behaviour = ServerOptions(
+        server_options = ServerOptions(
             capture=CaptureMode(chosen["capture"]), dialect=dialect, pacing=Pacing(chosen["pacing"]), chunk_bytes=500
         )
-        self._server = SqliteCloudServer.start({DATABASE: self._path}, port, behaviour=behaviour)
+        self._server = SqliteCloudServer.start({DATABASE: self._path}, port, options=server_options)
         self._sessions = [self._server.own_session(DATABASE) for _ in range(2)]
         if self._channels:
             with Peer(self._server.port) as peer:

@@ -17,6 +17,7 @@ BY_DAY, ROUNDS = 2, 2
 ELSEWHERE = {
     "deephaven": "tests/properties/test_build_model.py",
     "sqlitecloud": "tests/connectors/sqlitecloud/test_reconstructed.py",
+    "tengi": "tests/jobs/test_tengi_kills.py",
 }
 """Connectors whose histories by day are those of another module."""
 

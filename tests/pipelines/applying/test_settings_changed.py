@@ -27,6 +27,7 @@ from silverfold.pipelines.store import open_table
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.verifying.verify import Verdict, verify_history, verify_table
 from tests.support.building import Built, table
+from tests.support.copies import BuiltMarket
 from tests.support.deaths import Died
 from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.deephaven.vectors import VECTORS
@@ -35,7 +36,7 @@ from tests.support.sizes import as_if_large
 SMALL = {"small": {"condition": "Qty < 100", "action": "quarantine"}}
 
 
-class Market:
+class Market(BuiltMarket):
     """A table of three rows, two of which have one quantity."""
 
     def __init__(self, spark: SparkSession, warehouse: Path, *, max_frames: int = 200_000, **settings: Any) -> None:
@@ -84,9 +85,15 @@ class Market:
         return found
 
 
+@pytest.fixture(scope="module")
+def market_built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Market:
+    """Build the table once; each test has a copy."""
+    return Market(spark, tmp_path_factory.mktemp("market"))
+
+
 @pytest.fixture
-def market(spark: SparkSession, warehouse: Path) -> Market:
-    return Market(spark, warehouse)
+def market(market_built: Market, warehouse: Path) -> Market:
+    return market_built.copied_to(warehouse)
 
 
 def test_other_keys_hold_a_table_until_it_is_rebuilt(market: Market) -> None:

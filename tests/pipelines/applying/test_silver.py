@@ -88,23 +88,39 @@ def test_files_that_go_while_they_are_read_are_an_error_of_the_table(
 
 
 @pytest.mark.parametrize("vectors", [False, pytest.param(True, marks=pytest.mark.nightly)])
-def test_a_table_is_made_with_or_without_deletion_vectors(
+def test_a_table_is_made_with_what_delta_has_settings_for_and_follows_other_ones(
     spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, vectors: bool
 ) -> None:
     monkeypatch.setattr("silverfold.pipelines.applying.write.WHOLE_FILES", {})  # as of a table that is large
     stub = StubWarehouse(spark, warehouse, StubConnector())
+    places = (stub.places.silver(FEED, STUB_STREAM), stub.places.history(FEED, STUB_STREAM))
+
+    def clustering() -> list[list[str]]:
+        return [spark.sql(f"DESCRIBE DETAIL delta.`{place.url}`").collect()[0].clusteringColumns for place in places]
+
     stub.history.begin_snapshot()
     stub.history.snapshot_rows([change("snapshot", key, a="x", b=key) for key in range(9)])
     stub.history.end_snapshot()
-    settings = {"deletion_vectors": vectors}
+    settings: dict[str, Any] = {"deletion_vectors": vectors, "change_data_feed": True, "cluster_by": ("B",)}
     assert stub.build(**settings) == {}
     started = stub.started(**settings, stored_as_scd_type=2)
     Rebuild(spark, started.settings, stub.connector, started.feed, STUB_STREAM, "a").run()  # which makes the history
+    assert clustering() == [["b"], ["b"]]
     stub.history.update([change("update", 1, b=5), change("delete", 2)])
     assert stub.build(**settings, stored_as_scd_type=2) == {}
 
-    for place in (stub.places.silver(FEED, STUB_STREAM), stub.places.history(FEED, STUB_STREAM)):
+    for place in places:
         table = DeltaTable(place.url)
         assert ("deletionVectors" in (table.protocol().reader_features or ())) == vectors
+        assert table.metadata().configuration["delta.enableChangeDataFeed"] == "true"
         if not vectors:
             assert 5 in table.to_pyarrow_table()["b"].to_pylist()
+
+    stub.history.update([change("update", 1, b=6)])
+    other = {"deletion_vectors": not vectors, "change_data_feed": False, "cluster_by": ()}
+    assert stub.build(**other, stored_as_scd_type=2) == {}
+    assert clustering() == [[], []]
+    for place in places:
+        found = DeltaTable(place.url).metadata().configuration
+        expected = (str(not vectors).lower(), "false")
+        assert (found["delta.enableDeletionVectors"], found["delta.enableChangeDataFeed"]) == expected

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.pipelines.storage.cuts import last_cuts
+from silverfold.pipelines.storage.silver_rows import SilverRows
 from silverfold.pipelines.store import count_rows, open_table
-from silverfold.pipelines.verifying.silver_rows import SilverRows
 from tests.support.stub_connector import FEED, STREAM, StubConnector
 from tests.support.stub_warehouse import StubWarehouse, change
 

@@ -68,7 +68,7 @@ def test_tables_that_change_while_they_are_received_and_connections_are_cut_can_
         *[f"INSERT INTO foo VALUES ({n}, 'a', 'b')" for n in range(40)],
     )
     places, rng, stop = Places(str(warehouse)), Random(7), asyncio.Event()
-    behaviour = ServerOptions(pacing=Pacing.SPLIT, capture=capture)
+    server_options = ServerOptions(pacing=Pacing.SPLIT, capture=capture)
 
     async def run(server):
         feed = feed_at(url(server), fence=fence, settle_seconds=0.1)
@@ -91,7 +91,7 @@ def test_tables_that_change_while_they_are_received_and_connections_are_cut_can_
             await task
         return {name: folded(places, feed, name) for name in TABLES}
 
-    with SqliteCloudServer.start({"shop.db": path}, behaviour=behaviour) as server:
+    with SqliteCloudServer.start({"shop.db": path}, options=server_options) as server:
         assert asyncio.run(run(server)) == {name: stored(path, name) for name in TABLES}
     assert len(marks(places, "logged in")) >= 3
     assert sqlite3.connect(path).execute("PRAGMA integrity_check").fetchall() == [("ok",)]

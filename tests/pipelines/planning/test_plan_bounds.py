@@ -148,7 +148,7 @@ def test_a_cut_holds_as_many_frames_as_allowed_but_never_splits_a_snapshot_and_i
 
 def test_the_rest_of_a_bounded_cut_comes_in_the_next_one():
     fed = planner(TABLE, bronze(*SNAPSHOT_THEN_DATA))
-    fed.applied("quotes", 4)
+    fed.reached("quotes", 4)
 
     planned = fed.plan("quotes", CutLimits(max_frames=1))
 
@@ -207,7 +207,7 @@ def test_a_snapshot_before_the_bad_frame_still_replaces_when_a_later_snapshot_is
 
 def test_a_table_moved_on_by_another_process_is_planned_from_there():
     fed = planner(TABLE, bronze("1 quotes snapshot whole", "1 quotes data begin"))
-    fed.applied("quotes", 3)
+    fed.reached("quotes", 3)
     fed.advance(bronze("1 quotes data inside", "2 quotes snapshot whole", "2 quotes data whole", start=2))
 
     cut = fed.plan("quotes", NO_LIMIT).cut
@@ -257,7 +257,7 @@ def test_a_table_below_where_bronze_is_kept_from_goes_on_with_a_snapshot_of_a_la
     assert cut == Cut(
         "quotes", 2, 30, 43, spans=((41, 43),), begins=(41, 42, 43), ends=(41, 42, 43), replaces=True, snapshot_end=42
     )
-    fed.applied("quotes", 43)
+    fed.reached("quotes", 43)
     assert fed.plan("quotes", NO_LIMIT).state is State.SYNCED
 
 
@@ -341,7 +341,7 @@ def test_with_history_each_snapshot_has_a_cut_of_its_own_after_what_came_before_
     while (planned := fed.plan("quotes", NO_LIMIT)).cut is not None:
         cuts.append(planned.cut)
         assert planned.superseded == 0
-        fed.applied("quotes", planned.cut.last)
+        fed.reached("quotes", planned.cut.last)
 
     assert cuts == [
         Cut("quotes", 1, 0, 1, spans=((1, 1),), begins=(1,), ends=(1,), replaces=False),

@@ -219,7 +219,7 @@ def _cuts(fed: Planner, limits: CutLimits) -> list[Cut]:
     cuts: list[Cut] = []
     while (cut := fed.plan(STREAM, limits).cut) is not None:
         cuts.append(cut)
-        fed.applied(STREAM, cut.last)
+        fed.reached(STREAM, cut.last)
     return cuts
 
 

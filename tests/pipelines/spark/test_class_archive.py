@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from silverfold.conf.errors import SparkUnavailable
 from silverfold.pipelines.spark.class_archive import archive_path, making_archive, using_archive
 from silverfold.pipelines.spark.jars import CLASS_PATH, FETCHED, fitting_delta, jar_options
+from silverfold.pipelines.spark.s3 import hadoop_aws
 
 JVM = "spark.driver.extraJavaOptions"
 
@@ -72,6 +73,11 @@ def test_each_spark_has_the_delta_that_was_compiled_for_it() -> None:
     assert fitting_delta("4.2.0") == "io.delta:delta-spark_4.2_2.13:4.4.0"
     with pytest.raises(SparkUnavailable, match=r"no Delta is known to fit Spark 3.5.6: use Spark 4.0, 4.1, 4.2, or"):
         fitting_delta("3.5.6")
+
+
+def test_each_spark_has_the_client_for_s3_of_its_own_hadoop() -> None:
+    sparks = ("4.0.0", "4.1.1", "4.2.0", "5.0.0")
+    assert [hadoop_aws(spark).rpartition(":")[2] for spark in sparks] == ["3.4.1", "3.4.2", "3.5.0", "3.5.0"]
 
 
 def test_executors_elsewhere_get_the_jars_from_the_driver(fetched: Path) -> None:

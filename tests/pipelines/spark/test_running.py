@@ -111,6 +111,32 @@ def test_the_value_of_an_option_that_is_refused_is_not_shown(running):
     assert "hunter2" not in str(refused.value)
 
 
+def test_a_connect_server_without_delta_is_told_what_to_be_started_with(monkeypatch):
+    class Server(Session):
+        version, stopped = "4.2.0", False
+
+        def sql(self, statement: str) -> None:
+            raise AnalysisException(f"Syntax error: {statement}", errorClass="PARSE_SYNTAX_ERROR")
+
+        def stop(self) -> None:
+            self.stopped = True
+
+    server = Server()
+    monkeypatch.setattr("silverfold.pipelines.spark.session.active_session", lambda: None)
+    monkeypatch.setattr("silverfold.pipelines.spark.session._connect", lambda _options: server)
+    for module in ("session", "running"):
+        monkeypatch.setattr(f"silverfold.pipelines.spark.{module}.is_remote", lambda: True)
+    with pytest.raises(SparkUnavailable) as refused:
+        start_spark(Settings(warehouse="w", spark={"spark.remote": "sc://spark.example"}), app="t")
+    assert str(refused.value) == (
+        "the Spark Connect server lacks Delta: start it with "
+        "spark.jars.packages = io.delta:delta-spark_4.2_2.13:4.4.0, "
+        "spark.sql.extensions = io.delta.sql.DeltaSparkSessionExtension and "
+        "spark.sql.catalog.spark_catalog = org.apache.spark.sql.delta.catalog.DeltaCatalog"
+    )
+    assert server.stopped
+
+
 def test_a_session_that_refuses_nothing_is_left_without_a_position():
     session = Session()
     check_session(session)

@@ -24,6 +24,7 @@ from silverfold.pipelines.upkeep.rebuild import Rebuild
 from silverfold.pipelines.verifying import verify_log
 from silverfold.pipelines.verifying.verify import TableVerification, Verdict, summarize, verify_table
 from tests.support.building import FEED, Built, table
+from tests.support.copies import BuiltMarket
 from tests.support.deaths import Died, dying
 from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.landing import landed
@@ -32,7 +33,7 @@ COLUMNS = {"Sym": "String", "Qty": "Long"}
 MONTH_LATER = datetime(2023, 12, 14, 22, 13, 20, tzinfo=UTC)
 
 
-class Market:
+class Market(BuiltMarket):
     """Two tables, one keyed by a column; two epochs, a build after each. Positions 0 to 17, and from 18 on."""
 
     def __init__(self, spark: SparkSession, warehouse: Path) -> None:
@@ -86,9 +87,15 @@ FOLDERS = (
 )
 
 
+@pytest.fixture(scope="module")
+def market_built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Market:
+    """Build the tables once; each test has a copy."""
+    return Market(spark, tmp_path_factory.mktemp("market"))
+
+
 @pytest.fixture
-def market(spark: SparkSession, warehouse: Path) -> Market:
-    return Market(spark, warehouse)
+def market(market_built: Market, warehouse: Path) -> Market:
+    return market_built.copied_to(warehouse)
 
 
 def test_everything_goes_on_after_a_round(market: Market):

@@ -26,6 +26,7 @@ from silverfold.pipelines.storage.swap import version_of
 from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
 from silverfold.pipelines.verifying.verify import TableVerification, Verdict, verify_table
 from tests.support.building import FEED, Built, table
+from tests.support.copies import BuiltMarket
 from tests.support.deaths import Died, dying
 from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.polling import wait_until
@@ -35,7 +36,7 @@ COLUMNS = {"Sym": "String", "Qty": "Long"}
 SNAPSHOT = {1: {"Sym": "AAPL", "Qty": 5}, 2: {"Sym": "IBM", "Qty": 6}}
 
 
-class Market:
+class Market(BuiltMarket):
     """A feed with the table quotes, built up to position 10: a snapshot, and an update of row 1."""
 
     def __init__(self, spark: SparkSession, warehouse: Path, **settings: Any) -> None:
@@ -73,11 +74,17 @@ class Market:
         return [folder.name for folder in (self.warehouse / "silver" / FEED).iterdir() if folder.name != "quotes"]
 
 
-@pytest.fixture
-def market(spark: SparkSession, warehouse: Path) -> Market:
-    market = Market(spark, warehouse)
-    market.built.build()
+@pytest.fixture(scope="module")
+def market_built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Market:
+    """Build the table once; each test has a copy."""
+    market = Market(spark, tmp_path_factory.mktemp("market"))
+    assert market.built.build() == {}
     return market
+
+
+@pytest.fixture
+def market(market_built: Market, warehouse: Path) -> Market:
+    return market_built.copied_to(warehouse, logs_set_aside=[])
 
 
 def test_a_spoilt_table_is_right_again_and_stands_where_it_stood(market: Market):

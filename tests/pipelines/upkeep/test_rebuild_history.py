@@ -16,7 +16,7 @@ from silverfold.pipelines.holding.quarantine import read_quarantine
 from silverfold.pipelines.holding.quarantine_log import HoldState, skip
 from silverfold.pipelines.storage.remove_tree import remove_tree
 from silverfold.pipelines.upkeep.rebuild import Rebuild
-from silverfold.pipelines.verifying.silver_rows import read_side_table
+from silverfold.pipelines.verifying.compared_rows import read_side_table
 from silverfold.pipelines.verifying.verify import Verdict
 from silverfold.transforms.merge import merge
 from tests.support.change_model import Change

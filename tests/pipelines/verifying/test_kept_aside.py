@@ -23,7 +23,7 @@ from silverfold.pipelines.storage.companions import companion
 from silverfold.pipelines.storage.cuts import app_id
 from silverfold.pipelines.store import count_rows
 from silverfold.pipelines.upkeep.rebuild import Rebuild
-from silverfold.pipelines.verifying.silver_rows import failing_rows, read_side_table, without_reasons
+from silverfold.pipelines.verifying.compared_rows import failing_rows, read_side_table, without_reasons
 from silverfold.pipelines.verifying.verify import Verdict, verify_table
 from tests.support.building import FEED, Built, table
 from tests.support.deaths import Died, dying

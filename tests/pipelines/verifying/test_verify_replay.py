@@ -30,6 +30,7 @@ from silverfold.pipelines.upkeep.retention import Retention, drop_frames
 from silverfold.pipelines.verifying.verify import Difference, TableVerification, Verdict
 from silverfold.pipelines.verifying.verify_source import verify_against_source
 from tests.support.hstreamdb.landed import STREAM, feed_of, frame_of, objects, table_of
+from tests.support.hstreamdb.receiving import QUICK
 from tests.support.written_silver import write_silver
 
 ORDERS = table_of({"keys": ["id"], "columns": {"id": "bigint", "name": "string"}})
@@ -111,7 +112,7 @@ class Shop:
 
 @pytest.fixture
 def server() -> Iterator[HStreamServer]:
-    with HStreamServer.start(ClusterOptions()) as server:
+    with HStreamServer.start(ClusterOptions(ticks=QUICK)) as server:
         yield server
 
 

@@ -34,6 +34,20 @@ class CountingSink(MemorySink):
         super().__init__()
         self.committed: list[int] = []
         self.is_open = True
+        self.looks = 0
+        """At the subscription: each ends with waiting for room."""
+
+    async def land(self, frames: Sequence[Frame]) -> None:
+        self.take(frames)
+
+    async def wait_for_room(self) -> None:
+        self.looks += 1
+        await super().wait_for_room()
+
+    async def looked(self) -> None:
+        """Wait for two more looks; the second one has begun after the call."""
+        before = self.looks
+        await until(lambda: self.looks >= before + 2)
 
     async def flush(self) -> int:
         while not self.is_open:
@@ -58,11 +72,13 @@ class CountingSink(MemorySink):
         return [int(each.record.fields["id"]) for each in records]  # type: ignore[union-attr,arg-type]  # all are HRecords of ints
 
 
-def feed(address: str, **options: Any) -> HStreamFeed:
+def feed(address: str, *, quick_looks: bool = False, **settings: Any) -> HStreamFeed:
+    """Return a feed; with ``quick_looks``, and the fixture of that name, it looks more often than settings allow."""
     found = feed_of()
-    settings = {"stream": STREAM, "subscription": "feed", **options}
-    commit = Commit(interval_ms=20)
-    return replace(found, address=address, options=HStreamOptions(**settings), commit=commit)
+    options = HStreamOptions(**{"stream": STREAM, "subscription": "feed", **settings})
+    if quick_looks:
+        options = options.model_copy(update={"committed_seconds": 0.1})
+    return replace(found, address=address, options=options, commit=Commit(interval_ms=20))
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from silverfold.connectors.sbe.options import SbeOptions, SbeTable
 from silverfold.connectors.sbe.protocol.schemas import read_schema
 from silverfold.connectors.sbe.protocol.session import Session
 from silverfold.connectors.sbe.receiver.landing import Landing
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.writer import BronzeWriter
@@ -77,7 +77,7 @@ class SbeFeed:
         """Land an epoch of messages; return the position of the last. The first message is the second frame."""
         read, framing = read_schema(self.schema), FRAMINGS["sofh"]
         schema = read.load()
-        landing = Landing(schema, Session(schema, framing), places=False, reported=set())
+        landing = Landing(schema, Session(schema, framing), has_positions=False, reported=set())
         octets = FrameWriter(framing, byte_order=schema.byte_order).write(bodies)
         return self.land_frames(*landing.begin(read.text, read.text), *landing.receive(octets), *landing.receive_eof())
 

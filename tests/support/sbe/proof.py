@@ -7,6 +7,7 @@ reader lacks or that is deprecated.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from silverfold.connectors.wire.sbe.schema.model import (
     Schema,
     Set,
 )
-from silverfold.connectors.wire.sbe.schema.primitives import FLOATS
+from silverfold.connectors.wire.sbe.schema.primitives import FLOATS, has_limits
 
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
@@ -59,7 +60,10 @@ def prove(writer: Schema, reader: Schema, renamed: Mapping[str, str]) -> Proof:
 
 
 class _Sample:
-    """Distinct values for a message: small numbers, or, for the second variant, the largest or most negative ones."""
+    """Distinct values for a message: small numbers, or, for the second variant, the largest or most negative ones.
+
+    The largest float is infinity, unless the schema has limits for it.
+    """
 
     def __init__(self, reader: Schema, renamed: Mapping[str, str], variant: int) -> None:
         self._reader, self._renamed, self._variant = reader, renamed, variant
@@ -103,7 +107,7 @@ class _Sample:
         if scalar.primitive is Primitive.CHAR:
             return "BS"[self._variant]
         if scalar.primitive in FLOATS:
-            return number + 0.5
+            return math.inf if self._variant and not has_limits(scalar) else number + 0.5
         if self._variant:
             return int(scalar.minimum) + number if scalar.minimum < 0 else int(scalar.maximum) - number
         return max(int(scalar.minimum), 0) + number

@@ -10,7 +10,7 @@ from silverfold.connectors.frames import Resume
 from silverfold.connectors.sbe.protocol.schemas import feed_schema, read_schema
 from silverfold.connectors.sbe.receiver.receiver import SbeReceiver
 from silverfold.connectors.sbe.server.market import Market
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
 from tests.support.memory import MemorySink
 from tests.support.sbe.feed import options, table

@@ -84,8 +84,8 @@ Step: TypeAlias = Transacts | Alters | Cut | Dies | Restarts
 class History(Closeable):
     """One database, its server and the receiver of its feed."""
 
-    def __init__(self, folder: Path, behaviour: ServerOptions, options: Mapping[str, Any]) -> None:
-        self._path, self._behaviour, self._columns = folder / "life.db", behaviour, 0
+    def __init__(self, folder: Path, server_options: ServerOptions, options: Mapping[str, Any]) -> None:
+        self._path, self._server_options, self._columns = folder / "life.db", server_options, 0
         with closing(apsw.Connection(str(self._path))) as connection:
             connection.execute(SCHEMA)
         self._places, self._rng = Places(str(folder / "warehouse")), Random(1)
@@ -150,7 +150,7 @@ class History(Closeable):
         return {name: differences for name, differences in found.items() if differences}
 
     def _serve(self, port: int) -> None:
-        self._server = SqliteCloudServer.start({"life.db": self._path}, port, behaviour=self._behaviour)
+        self._server = SqliteCloudServer.start({"life.db": self._path}, port, options=self._server_options)
         self._sessions = [self._server.own_session("life.db") for _ in range(2)]
         for session in self._sessions:
             run(session, "PRAGMA foreign_keys = ON")

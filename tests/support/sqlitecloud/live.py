@@ -133,12 +133,12 @@ def run(session: ServedSession, statement: str, *values: Any) -> None:
 
 
 @contextmanager
-def living(folder: Path, rng: Random, behaviour: ServerOptions, **options: Any) -> Iterator[Live]:
+def living(folder: Path, rng: Random, server_options: ServerOptions, **options: Any) -> Iterator[Live]:
     """Serve a database and receive its feed until the end of the block."""
     path = folder / "music.db"
     with apsw.Connection(str(path)) as connection:
         connection.execute(SCHEMA)
-    with SqliteCloudServer.start({"music.db": path}, behaviour=behaviour) as server:
+    with SqliteCloudServer.start({"music.db": path}, options=server_options) as server:
         feed = _feed(f"{server.address('music.db')}&apikey=any", options)
         sessions = [server.own_session("music.db") for _ in range(2)]
         live = Live(server, path, Places(str(folder / "warehouse")), feed, rng, sessions)

@@ -150,11 +150,11 @@ async def receiving(
     path: Path,
     tables: Mapping[str, SqliteCloudTable] | None = None,
     *,
-    behaviour: ServerOptions = JOINED,
+    server_options: ServerOptions = JOINED,
     **options: Any,
 ) -> AsyncIterator[Receiving]:
     """Serve the file and receive from it until the end of the block."""
-    with SqliteCloudServer.start({"shop.db": path}, behaviour=behaviour) as server:
+    with SqliteCloudServer.start({"shop.db": path}, options=server_options) as server:
         sink = Sink()
         async with await connect(url(server)) as db:
             running = asyncio.create_task(receiver_at(url(server), tables, **options).run(sink, Resume(1)))

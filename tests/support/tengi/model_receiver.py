@@ -56,7 +56,7 @@ class ModelReceiver:
 
     def subscribe(self, now: float) -> None:
         self._progress_at = now
-        self._perform(self._order.abandon_snapshot(now), now)
+        self._order.abandon_snapshot(now)
         position = self.position
         found = Subscribe(self.table, -1) if position is None else Subscribe(self.table, position.seq, position.epoch)
         self.requests.append(found.to_packet())

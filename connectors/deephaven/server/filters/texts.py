@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.deephaven.server.filters.tree import Constant, TextMethod
 from silverfold.connectors.deephaven.server.tables.cells import Cells
 from silverfold.connectors.deephaven.server.tables.rowkeys import Mask
@@ -44,13 +44,13 @@ def method_test(method: TextMethod, text: Constant) -> TextTester:
 
 def membership_test(texts: Sequence[str]) -> TextTester:
     """Return a test whether a text is one of several, ignoring case."""
-    wanted = {folded(text) for text in texts}
-    return lambda cells: _test_texts(cells, lambda cell: folded(cell) in wanted)
+    wanted = {caseless(text) for text in texts}
+    return lambda cells: _test_texts(cells, lambda cell: caseless(cell) in wanted)
 
 
 def inclusion_test(texts: Sequence[str], *, every: bool, any_case: bool, negated: bool) -> TextTester:
     """Return a test whether a text contains any of several texts, or every one."""
-    join, normalise = (all if every else any), (folded if any_case else str)
+    join, normalise = (all if every else any), (caseless if any_case else str)
     wanted = [normalise(text) for text in texts]
     return lambda cells: _test_texts(
         cells, lambda cell: join(text in normalise(cell) for text in wanted) is not negated

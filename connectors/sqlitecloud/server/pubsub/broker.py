@@ -90,7 +90,7 @@ class Broker:
             ]
 
     def publish_changes(
-        self, behaviour: ServerOptions, database: str, sender: str | None, changes: Sequence[TableChanges]
+        self, options: ServerOptions, database: str, sender: str | None, changes: Sequence[TableChanges]
     ) -> None:
         """Publish the changes of one transaction: one notification per table.
 
@@ -101,20 +101,18 @@ class Broker:
             if subscribers := self._subscribers_of(
                 *(Topic(name, database, True) for name in (each.table.lower(), ALL))
             ):
-                sender_json = sender_text(sender, server=behaviour.server_sender)
-                _publish(behaviour, subscribers, table_text(behaviour.dialect, sender=sender_json, changes=each))
+                sender_json = sender_text(sender, server=options.server_sender)
+                _publish(options, subscribers, table_text(options.dialect, sender=sender_json, changes=each))
 
-    def publish_message(
-        self, behaviour: ServerOptions, sender: str | None, channel: Topic, payload: str | None
-    ) -> None:
+    def publish_message(self, options: ServerOptions, sender: str | None, channel: Topic, payload: str | None) -> None:
         """Publish a message to a channel's subscribers, the sender included, and to those of a table of that name."""
-        table = [channel._replace(name=channel.name.lower(), is_table=True)] if behaviour.has_channels_of_tables else []
+        table = [channel._replace(name=channel.name.lower(), is_table=True)] if options.has_channels_of_tables else []
         if subscribers := self._subscribers_of(channel, *table):
-            sender_json = sender_text(sender, server=behaviour.server_sender)
+            sender_json = sender_text(sender, server=options.server_sender)
             _publish(
-                behaviour,
+                options,
                 subscribers,
-                message_text(behaviour.dialect, sender=sender_json, channel=channel.name, payload=payload),
+                message_text(options.dialect, sender=sender_json, channel=channel.name, payload=payload),
             )
 
     def _forget(self, subscriber: Subscriber, topics: Sequence[Topic]) -> None:
@@ -129,7 +127,7 @@ class Broker:
             return {subscriber: None for topic in topics for subscriber in self._subscriptions.get(topic, {})}
 
 
-def _publish(behaviour: ServerOptions, subscribers: dict[Subscriber, None], text: str) -> None:
-    frame = encode_json(text) if behaviour.notification_frame == "#" else encode_text(text)
+def _publish(options: ServerOptions, subscribers: dict[Subscriber, None], text: str) -> None:
+    frame = encode_json(text) if options.notification_frame == "#" else encode_text(text)
     for subscriber in subscribers:
         subscriber.deliver(frame)

@@ -34,9 +34,9 @@ class _Queued(NamedTuple):
 class Outbox:
     """The queue of one connection: ordered, bounded in bytes. Filled from any thread, emptied in the event loop."""
 
-    def __init__(self, behaviour: ServerOptions, *, encrypted: bool) -> None:
-        self._behaviour = behaviour
-        self._pause = _PAUSE if behaviour.pacing is Pacing.SAFE and not encrypted else 0.0
+    def __init__(self, options: ServerOptions, *, encrypted: bool) -> None:
+        self._options = options
+        self._pause = _PAUSE if options.pacing is Pacing.SAFE and not encrypted else 0.0
         self._loop = asyncio.get_running_loop()
         self._room = threading.Condition()
         self._queue: deque[_Queued] = deque()
@@ -55,10 +55,10 @@ class Outbox:
         """Queue a notification, or apply the configured fault. May block until there is room."""
         with self._room:
             self._notified += 1
-            if self._notified in self._behaviour.drop or not self._has_room(len(frame)):
+            if self._notified in self._options.drop or not self._has_room(len(frame)):
                 return
             self._add(_Queued(self._notified, frame))
-            if self._notified in self._behaviour.double:
+            if self._notified in self._options.double:
                 self._add(_Queued(self._notified, frame))
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class Outbox:
             OSError: The connection broke.
         """
         while (frames := await self._next()) is not None:
-            await asyncio.sleep(self._behaviour.delay)
+            await asyncio.sleep(self._options.delay)
             written, ends = self._join(frames)
             for piece in self._pieces(written):
                 writer.write(piece)
@@ -94,7 +94,7 @@ class Outbox:
         with self._room:
             frames: list[_Queued] = []
             size = 0
-            while self._queue and size < (_AT_ONCE if self._behaviour.pacing is not Pacing.SAFE else 1):
+            while self._queue and size < (_AT_ONCE if self._options.pacing is not Pacing.SAFE else 1):
                 frames.append(self._queue.popleft())
                 size += len(frames[-1].frame)
             self._unsent -= size
@@ -105,7 +105,7 @@ class Outbox:
         """Return whether there is room, after waiting or closing as configured. An empty outbox always has room."""
         if self._fits(size):
             return True
-        match self._behaviour.slow_reader:
+        match self._options.slow_reader:
             case "stall":
                 self._room.wait_for(lambda: self._fits(size))
                 return True
@@ -121,7 +121,7 @@ class Outbox:
         self._soon(self._arrived)
 
     def _fits(self, size: int) -> bool:
-        return self._closed or not self._unsent or self._unsent + size <= self._behaviour.most_unsent
+        return self._closed or not self._unsent or self._unsent + size <= self._options.most_unsent
 
     def _add(self, queued: _Queued) -> None:
         if not self._closed:
@@ -147,11 +147,11 @@ class Outbox:
         number, frame = queued
         if number is None:
             return frame, False
-        if number == self._behaviour.cut:
+        if number == self._options.cut:
             return frame[: len(frame) // 2], True
-        if number == self._behaviour.oversize:
+        if number == self._options.oversize:
             return b"%c%d %s" % (frame[0], _ABSURD, frame.partition(b" ")[2]), False
-        return frame, number == self._behaviour.close_pubsub_after
+        return frame, number == self._options.close_pubsub_after
 
     def _pieces(self, octets: bytes) -> Iterator[bytes]:
         at = 0
@@ -161,7 +161,7 @@ class Outbox:
             at = end
 
     def _piece(self, size: int) -> int:
-        match self._behaviour.pacing:
+        match self._options.pacing:
             case Pacing.SAFE:
                 return _SLICE
             case Pacing.JOINED:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.frames import ControlFrame, Frame, Kind
 from silverfold.connectors.sqlitecloud.protocol.landed.values import Column
 from silverfold.connectors.sqlitecloud_webhooks.options import WebhookOptions, WebhookTable
@@ -83,9 +83,9 @@ def columns_of(
     A name reserved for silverfold's own columns is excluded: a webhook that uses it cannot be decoded.
     """
     names: dict[str, tuple[str, int]] = {}
-    possible = ((name, at) for name, at in announced.items() if folded(name) not in table.reserved_names)
+    possible = ((name, at) for name, at in announced.items() if caseless(name) not in table.reserved_names)
     for name, at in (*((name, -1) for name in (*table.keys, *table.types)), *possible):
-        names.setdefault(folded(name), (name, at))
+        names.setdefault(caseless(name), (name, at))
     return tuple(
         AnnouncedColumn(Column(name, table.types.get(name, _DEFAULT_TYPE), options.blob, is_key=name in table.keys), at)
         for name, at in names.values()

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.sqlitecloud.protocol.landed.payload import Members
 
 Op: TypeAlias = Literal["insert", "update", "delete"]
@@ -90,7 +90,7 @@ def column_names(members: dict[str, Json]) -> tuple[str, ...]:
     names = members.get("column")
     if type(names) is not list or not names or not all(map(_is_name, names)):
         _refuse("bad_columns", "column is a list of names")
-    if len({folded(name) for name in names}) < len(names):
+    if len({caseless(name) for name in names}) < len(names):
         _refuse("duplicate_column", "column names one twice, which silver could not tell apart")
     return tuple(names)
 

@@ -1,4 +1,4 @@
-"""Column types as Spark's DDL writes them, and values of theirs as tengi values.
+"""Column types, as in Spark's DDL, and their values as tengi values.
 
 ===========================  ==================================================
 tinyint, smallint, int       Byte, Short, Integer; readers take any whole number
@@ -26,13 +26,13 @@ from operator import index
 from typing import Any, Final
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.conf.names import folded
+from silverfold.conf.names import caseless
 from silverfold.connectors.tengi.protocol.values import Byte, Float, Int, Packet, Short
 
 MAX_DEPTH: Final = 24
-"""Types inside one another; values of theirs, in a change in a message, stay below the codec's limit."""
+"""Types inside one another. A value of such depth, in a change in a message, stays below the codec's limit."""
 MAX_ITEMS: Final = 1 << 20
-"""Most values of an array that is read: an array of NULLs takes no bytes for them."""
+"""Most values of an array that is read. NULLs take no bytes, so the bytes do not bound them."""
 _BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
 _WHOLE: Final[dict[str, Callable[[int], int]]] = {"tinyint": Byte, "smallint": Short, "int": Int}
 _SIMPLE: Final = frozenset({*_BITS, "float", "double", "boolean", "string", "binary", "date"}) | {
@@ -52,8 +52,8 @@ class ColumnType:
     """A column's type.
 
     Args:
-        name: Spark's name of it, in lower case.
-        fields: Fields of a struct; of an array or a map its values' type, without a name.
+        name: Spark's name of the type, in lower case.
+        fields: The fields of a struct; for an array or a map one field without a name, the type of its values.
     """
 
     name: str
@@ -77,7 +77,7 @@ class ColumnType:
 
 @lru_cache(maxsize=1024)
 def parse_type(text: str) -> ColumnType:
-    """Return the type that a text denotes. Raises InvalidValue, ``bad_type``."""
+    """Parse a type. Raises InvalidValue, ``bad_type``."""
     tokens, at = [], 0
     while at < len(text.rstrip()):
         found = _TOKEN.match(text, at)
@@ -119,7 +119,7 @@ class _TypeParser:
             self.at += 1
             fields.append(self._field(depth))
         self._expect(">")
-        if len({folded(each) for each, _ in fields}) < len(fields):  # Spark and Delta know no case
+        if len({caseless(each) for each, _ in fields}) < len(fields):  # Spark and Delta know no case
             raise _bad_type(self.text)
         return ColumnType(name, fields=tuple(fields))
 
@@ -159,10 +159,10 @@ class _TypeParser:
 
 
 def write_value(value: Any, kind: ColumnType) -> Any:
-    """Return a Python value as a tengi value. NULL has none: the caller leaves it out.
+    """Return a Python value as a tengi value. The caller leaves NULLs out: tengi has no such value.
 
     Raises:
-        InvalidValue: ``wrong_type``: it is no value of the type; ``null_in_map``.
+        InvalidValue: ``wrong_type``: the value is not of the type; ``null_in_map``.
     """
     try:
         return _written(value, kind)
@@ -219,7 +219,7 @@ def read_value(value: Any, kind: ColumnType) -> Any:
     """Return a tengi value as a Python value: dates and timestamps as `datetime` has them, decimals as Decimal.
 
     Raises:
-        InvalidValue: ``wrong_type``: it is no value of the type, or beyond its range.
+        InvalidValue: ``wrong_type``: the value is not of the type, or beyond its range.
     """
     return _READERS[kind.name](value, kind)
 
@@ -259,7 +259,7 @@ _READERS: Final[dict[str, Callable[[Any, ColumnType], Any]]] = {
 
 
 def read_row(values: Mapping[str, Any], nulls: frozenset[str], columns: Mapping[str, ColumnType]) -> dict[str, Any]:
-    """Return the columns that were sent, NULL as None. Unknown columns are ignored. Raises InvalidValue."""
+    """Return the values of the columns sent, None for NULL. Unknown columns are ignored. Raises InvalidValue."""
     row: dict[str, Any] = {}
     for name, kind in columns.items():
         if name in values:
@@ -298,7 +298,7 @@ def _decimal(text: str, kind: ColumnType) -> Decimal:
 
 
 def _fitting(number: Decimal, kind: ColumnType) -> Decimal:
-    """Return the number with the type's scale; raise InvalidValue if that changes it, or it is too large."""
+    """Return the number with the type's scale. Raises InvalidValue if that would change it, or it is too large."""
     with localcontext(prec=80):
         try:
             exact = number.quantize(Decimal(1).scaleb(-kind.scale))

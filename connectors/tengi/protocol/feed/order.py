@@ -1,13 +1,14 @@
-"""Restores the order of a table's changes: packets in as they arrive, and out what to do with each.
+"""Restores the order of a table's changes. It takes packets as they arrive, and returns what to do with each.
 
-An update may be partial, so 8 must not land before 7, even if 7 comes later. Times are passed in.
+An update may be partial, so change 8 must not land before change 7, even if 7 arrives later. Times are arguments.
 
 =======================================  =================================================================
-a change at the next position            lands, and then every held one that follows on
+a change at the next position            lands, and then every held one that follows it
 at or before the position                `Duplicate`
 later                                    held; after a while `Gap` and `Ask`; beyond the bound `GivenUp`
 no position yet, or a greater epoch      held until a snapshot is complete, which sets the position
-any, while a snapshot is under way       held: behind it, an older state would take its place
+any, while a snapshot is under way       held: if it landed, the snapshot's older state would replace it
+any, once one was given up half-way      held until another snapshot is complete
 =======================================  =================================================================
 """
 
@@ -21,20 +22,20 @@ from silverfold.connectors.tengi.protocol.feed.packets import Position
 from silverfold.connectors.tengi.protocol.values import Identifier
 
 MAX_HELD: Final = 10_000
-"""Default for the most changes held, of a table."""
+"""Default for the most changes of a table that are held."""
 MAX_HELD_BYTES: Final = 8 << 20
-"""Default for their most bytes."""
+"""Default for the most bytes of the held changes."""
 SAME_GAPS: Final = 3
-"""A gap that shows so many times in a row ends the feed."""
+"""The feed ends when the same gap is found so many times in a row."""
 _REMEMBERED: Final = 16
-"""Snapshots over or abandoned, whose late parts are duplicates."""
+"""Number of ended snapshots that are remembered: their late parts are duplicates."""
 
 T = TypeVar("T")
 Boundary: TypeAlias = Literal["whole", "begin", "inside", "end"]
 
 
 class Land(NamedTuple, Generic[T]):
-    """Land a packet. Only a change, and the part that completes a snapshot, have a position."""
+    """Land a packet. It has a position if it is a change, or the part that completes a snapshot."""
 
     item: T
     boundary: Boundary
@@ -42,19 +43,19 @@ class Land(NamedTuple, Generic[T]):
 
 
 class Duplicate(NamedTuple, Generic[T]):
-    """Count a packet: it landed before, or a snapshot supersedes it."""
+    """Only count a packet: it landed before, or a snapshot supersedes it."""
 
     item: T
 
 
 class GivenUp(NamedTuple, Generic[T]):
-    """Land a packet as a mark: it cannot be held. The source sends it again."""
+    """Land a mark in place of a packet: there is no room to hold it. The source sends it again."""
 
     item: T
 
 
 class Gap(NamedTuple):
-    """Land a mark: positions are missing, both ends inclusive."""
+    """Land a mark that names the missing positions, both ends inclusive."""
 
     epoch: str
     first: int
@@ -62,7 +63,7 @@ class Gap(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Subscribe again, from a position; from the beginning if there is none."""
+    """Subscribe again from the position, or from the beginning if there is none."""
 
     position: Position | None
 
@@ -85,9 +86,10 @@ class TableOrder(Generic[T]):
     """The order of one table on one connection.
 
     Args:
-        position: The last one that landed; None for none. Updated with every action that lands.
+        position: The last position that landed; None for none. Every action that lands updates it.
         wait: Seconds after which a missing change is asked for again.
-        max_held: Most changes held; ``max_bytes`` their most bytes.
+        max_held: Most changes to hold.
+        max_bytes: Most bytes of the held changes.
     """
 
     def __init__(
@@ -144,10 +146,10 @@ class TableOrder(Generic[T]):
     def snapshot_part(
         self, position: Position, id: Identifier, item: T, now: float, *, part: int, is_last: bool
     ) -> list[Action[T]]:
-        """Take a part of a snapshot. A part of an older one than the newest, or than the position, is a duplicate.
+        """Take a part of a snapshot. It is a duplicate if its snapshot is older than the newest, or than the position.
 
         Raises:
-            RemoteProtocolError: ``snapshot_part``: a part comes behind the last one.
+            RemoteProtocolError: ``snapshot_part``: a part follows the last one.
         """
         snapshot = self._snapshot
         if snapshot is None or snapshot.id != id:
@@ -171,13 +173,16 @@ class TableOrder(Generic[T]):
         boundary: Boundary = "whole" if is_first else "end"
         return [Land(item, boundary, snapshot.position), *self._complete(snapshot.position, now)]
 
-    def abandon_snapshot(self, now: float) -> list[Action[T]]:
-        """Forget a snapshot under way, for a new subscription replaces it; return what it held up.
+    def abandon_snapshot(self, now: float) -> None:
+        """Forget a snapshot under way, because of a new subscription, and the position with it: ask for another one.
 
-        Its late parts are duplicates.
+        Some of its parts have landed: changes that landed now would belong to an update that never ends. They are held
+        until another snapshot is complete. Late parts are duplicates.
         """
-        self._end_snapshot()
-        return self._follow(now)
+        if self._snapshot is not None:
+            self._end_snapshot()
+            self.position = None
+            self._restart_timer(now)
 
     def _end_snapshot(self) -> None:
         if self._snapshot is not None:
@@ -185,7 +190,7 @@ class TableOrder(Generic[T]):
             self._snapshot = None
 
     def elapsed(self, now: float) -> list[Action[T]]:
-        """Return what is due at a time. Safe to call at any time. Raises RemoteProtocolError as `change`."""
+        """Return the actions due at a time. Safe to call at any time. Raises RemoteProtocolError as `change`."""
         if self.deadline is None or now < self.deadline:
             return []
         return self._ask(now, min(self._held, default=None))
@@ -200,15 +205,18 @@ class TableOrder(Generic[T]):
         return [*actions, Ask(self.position)] if missed else actions
 
     def _follow(self, now: float) -> list[Action[T]]:
-        """Land the held changes that follow on, and time what is missing behind them anew."""
+        """Land the held changes that follow, and start the wait for the next missing one anew."""
         actions: list[Action[T]] = []
         while self.position is not None and (position := _next(self.position)) in self._held:
             actions.append(Land(self._pop(position), "whole", position))
             self.position = position
+        self._restart_timer(now)
+        return actions
+
+    def _restart_timer(self, now: float) -> None:
         self.deadline, self._missed = None, False
         if self._held:
             self._start_timer(now)
-        return actions
 
     def _pop(self, position: Position) -> T:
         item, size = self._held.pop(position)
@@ -220,7 +228,7 @@ class TableOrder(Generic[T]):
             self.deadline = now + self._wait
 
     def _ask(self, now: float, found: Position | None) -> list[Action[T]]:
-        """Ask for what is missing before a change; of another epoch nobody knows what that is."""
+        """Ask for the changes missing before a change. In another epoch, their positions are unknown."""
         self.deadline = now + self._wait
         if self.position is None or found is None or found.epoch != self.position.epoch:
             return [Ask(self.position)]

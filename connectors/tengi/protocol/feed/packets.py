@@ -1,4 +1,4 @@
-"""The feed's packets as typed values. Each is a Packet told apart by its name; unknown keys are ignored.
+"""The feed's packets as typed values. A packet's name identifies its kind; unknown keys are ignored.
 
 =============================  ====================================================================
 from the receiver              `Subscribe`, `Ack`, `Ping`, `Pong`
@@ -19,15 +19,15 @@ from silverfold.connectors.tengi.protocol.values import Byte, Identifier, Int, P
 
 OPS: Final = ("INSERT", "UPDATE", "DELETE")
 _MOST_TEXT: Final = 1_000
-"""Characters of an error's text that are read: it is logged, lands and is shown at each try."""
+"""Characters of an error's text that are read. The text lands, and is logged and shown at each try."""
 _EPOCH: Final = re.compile("[0-9]{20}", re.ASCII)
 
 
 class Position(NamedTuple):
-    """Place of an update in its source's order. Its text sorts alike."""
+    """Number of an update in its source's order. Positions sort as their texts do."""
 
     epoch: str
-    """20 digits: when this numbering began."""
+    """The numbering: 20 digits, greater for a later one. Our source takes the microseconds since 1970."""
     seq: int
 
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class Position(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """Return the position that a text denotes. Raises InvalidValue, ``bad_position``."""
+        """Parse the text of a position. Raises InvalidValue, ``bad_position``."""
         epoch, _, seq = text.partition(":")
         if not (_EPOCH.fullmatch(epoch) and seq.isdecimal() and seq.isascii()):
             raise InvalidValue(f"{text!r} is no position", reason="bad_position")
@@ -47,7 +47,7 @@ class Entry:
     """A row of an update or a snapshot, as tengi values.
 
     Args:
-        key: The key columns before the change; None where there is no key, as in a snapshot.
+        key: The key columns before the change; None if no key is sent, as in a snapshot.
         row: The columns sent that are not NULL; None for a deleted row.
         nulls: The columns sent that are NULL.
     """
@@ -69,7 +69,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """Asks for a table from a position on; ``from_seq`` -1 for none."""
+    """Asks for a table's changes after a position, or for all of it with ``from_seq`` -1."""
 
     table: str
     from_seq: int
@@ -83,7 +83,7 @@ class Subscribe:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Keys and columns of a table; types as text."""
+    """Keys and columns of a table. Types are texts."""
 
     table: str
     version: int
@@ -99,7 +99,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A part of a table's state after a position."""
+    """A part of a table's state, as of a position."""
 
     table: str
     position: Position
@@ -181,7 +181,7 @@ class Ping:
 
 
 class Newest(NamedTuple):
-    """Newest update of a table at its source. ``ts`` is as in `Change`."""
+    """The newest update of a table at its source. ``ts`` is as in `Change`."""
 
     position: Position
     ts: int | None = None
@@ -212,7 +212,7 @@ class Pong:
 
 @dataclass(frozen=True, slots=True)
 class SourceError:
-    """The source refuses: 1 unknown table, 2 not understood, 3 not allowed; any other means later."""
+    """The source refuses. Codes: 1 unknown table, 2 not understood, 3 not allowed; with any other, try again later."""
 
     code: int
     text: str
@@ -220,7 +220,7 @@ class SourceError:
 
     @property
     def is_final(self) -> bool:
-        """Whether it is no use to ask again."""
+        """Whether asking again is of no use."""
         return self.code in (1, 2, 3)
 
     def to_packet(self) -> Packet:
@@ -233,11 +233,11 @@ FeedPacket: TypeAlias = Subscribe | Schema | Snapshot | Change | Update | Ack | 
 
 
 def read_packet(body: object) -> FeedPacket:
-    """Return the value of a message's body.
+    """Return the body of a message as a typed value.
 
     Raises:
-        InvalidValue: ``unknown_packet``: no packet of a feed; ``missing_field``, ``wrong_type``, ``bad_position`` or
-            ``bad_op``, with the field as ``element``.
+        InvalidValue: ``unknown_packet``: it is no packet of a feed; ``missing_field``, ``wrong_type``, ``bad_position``
+            or ``bad_op``, with the field as ``element``.
     """
     if not isinstance(body, Packet) or body.name not in _READERS:
         shown = f"packet {body.name[:40]!r}" if isinstance(body, Packet) else type(body).__name__

@@ -1,4 +1,4 @@
-"""Packets of a source that are lost, repeated, reordered, or end their connection: what a receiver must survive."""
+"""Faults that a receiver must survive: packets that are lost, repeated or reordered, and connections that end."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Final
 from silverfold.connectors.tengi.server.feed.tables import Outgoing
 
 _MOST_HELD: Final = 16
-"""Packets that may be late at one time."""
+"""Most packets that are late at a time."""
 
 
 @dataclass(frozen=True)
 class FeedFaults:
-    """How often each packet meets a fault: 0 is never, 1 always.
+    """The share of packets that each fault happens to, from 0 to 1.
 
     Args:
-        lose: It is not sent.
+        lose: The packet is not sent.
         repeat: It is sent twice.
         reorder: It is sent after later ones.
-        drop_parts: It is not sent if it is a part of a snapshot.
+        drop_parts: It is not sent; only for parts of snapshots.
         close: The connection ends before it.
     """
 
@@ -33,18 +33,18 @@ class FeedFaults:
 
 
 class FaultyLink:
-    """The packets of one connection, on their way to it."""
+    """Applies the faults to the packets of one connection."""
 
     def __init__(self, faults: FeedFaults, chance: Random) -> None:
         self._faults, self._chance = faults, chance
         self._late: list[Outgoing] = []
 
     def closes(self) -> bool:
-        """Return whether the connection is to end before the next packet."""
+        """Return whether the connection must end before the next packet."""
         return self._meets(self._faults.close)
 
     def send(self, packet: Outgoing) -> Iterator[Outgoing]:
-        """Yield the packets to send in place of one, in order."""
+        """Yield the packets to send in place of the given one, in order."""
         is_lost = self._meets(self._faults.lose)
         if is_lost or (packet.name == "snapshot" and self._meets(self._faults.drop_parts)):
             return
@@ -58,7 +58,7 @@ class FaultyLink:
                     yield self._late.pop(self._chance.randrange(len(self._late)))
 
     def flush(self) -> Iterator[Outgoing]:
-        """Yield the packets that are late; nothing else follows for now."""
+        """Yield the late packets, once no other packet follows for now."""
         while self._late:
             yield self._late.pop(self._chance.randrange(len(self._late)))
 

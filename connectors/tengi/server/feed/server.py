@@ -31,19 +31,20 @@ _FIRST_WAIT: Final = 0.5
 _LONGEST_WAIT: Final = 30.0
 
 _YEAR_2020: Final = 1_577_836_800
-"""Seconds since 1970: versions are 32 bits."""
+"""2020-01-01 in seconds since 1970. Versions count from there, for they have 32 bits."""
 
 _T = TypeVar("_T")
 
 
 class FeedServer(ServerThread):
-    """A running source. Listens for receivers, or dials those that listen. Thread-safe; closes on exit.
+    """A running source, which listens for receivers, or dials listening ones. Thread-safe; closes on exit.
 
     Args:
-        source: Its tables. While the server runs, they are touched by `change` and `run` only.
+        source: The tables. While the server runs, only `change` and `run` may use them.
         configuration: Transports with their ports, TLS, and handshakes.
-        dial: Receivers to dial, by the configuration's first transport that connects. Nothing listens then.
-        faults: What happens to packets; ``seed`` decides when.
+        dial: Receivers to dial, over the configuration's first transport that connects. Nothing listens then.
+        faults: Faults that happen to packets.
+        seed: Decides when they do.
     """
 
     def __init__(
@@ -72,10 +73,10 @@ class FeedServer(ServerThread):
         faults: FeedFaults | None = None,
         seed: int | str = 0,
     ) -> Self:
-        """Return a source that serves.
+        """Start a source.
 
         Raises:
-            ConfigError: A file of TLS cannot be used.
+            ConfigError: A file for TLS cannot be used.
             SourceUnavailable: A port cannot be listened on.
         """
         server = cls(source, configuration, dial=dial, faults=faults, seed=seed)
@@ -92,15 +93,15 @@ class FeedServer(ServerThread):
 
     @property
     def ports(self) -> Mapping[Transport, int]:
-        """Port of each transport; none if it dials."""
+        """Port of each transport; empty if the source dials."""
         return self._listening.ports
 
     def change(self, table: SourceTable, changes: RowChanges) -> int:
-        """Make an update of a table, committed now; return its number. Raises LocalProtocolError."""
+        """Make an update of a table, committed now; return its ``seq``. Raises as `SourceTable.apply`."""
         return self.run(lambda _: table.apply(changes, ts=time.time_ns() // 1_000))
 
     def run(self, work: Callable[[FeedSource], _T]) -> _T:
-        """Return the result of work on the source, which is done between packets."""
+        """Run a function on the source, between packets, and return its result."""
 
         async def work_and_wake() -> _T:
             try:
@@ -111,7 +112,7 @@ class FeedServer(ServerThread):
         return self._wait_for(work_and_wake())
 
     def disconnect_all(self) -> None:
-        """Break all connections to receivers, who may come again, or are dialled again."""
+        """Break all connections to receivers. They may reconnect, or are dialled again."""
         if self._thread.is_alive():
             self._wait_for(self._service.disconnect())
 
@@ -127,7 +128,7 @@ class FeedServer(ServerThread):
         await self._listening.stop()
 
     async def _serve_dialled(self, address: Address) -> None:
-        """Dial a receiver again and again; it may not listen yet."""
+        """Dial a receiver again and again: it may not listen yet."""
         ports = dict.fromkeys(self._configuration.transports, address.port)
         configuration = replace(self._configuration, transports=ports)
         backoff = Backoff(_FIRST_WAIT, _LONGEST_WAIT, Random())  # noqa: S311 - waits are no secret
@@ -147,13 +148,13 @@ class FeedServer(ServerThread):
 def new_epoch() -> str:
     """Return the source epoch of a numbering that begins now.
 
-    A source that was restored from a backup needs one: receivers notice lost updates only while it is behind.
+    A source that was restored from a backup needs a new one: receivers notice lost updates only while it is behind.
     """
     return f"{time.time_ns() // 1_000:020d}"
 
 
 def first_version(epoch: str) -> int:
-    """Return the first version of schemas of a source epoch: greater than one that began a second before.
+    """Return the first schema version of a source epoch. It grows with each second.
 
     A file may have other columns at the next start, and receivers remember schemas by version.
     """

@@ -1,4 +1,4 @@
-"""Serves a source on links, of any transport and either direction: one task takes requests, one sends packets."""
+"""Serves a source on links of any transport, dialled or accepted. One task takes requests, another sends packets."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from silverfold.connectors.tengi.server.feed.source import FeedSession, FeedSour
 from silverfold.connectors.tengi.transports.link import Link
 
 _TURN: Final = 16 << 10
-"""Bytes that a link may be given in a row: then the others have their turn."""
+"""Bytes that are queued on a link before other links have their turn."""
 
 
 class FeedService:
     """The links of a source. All calls are made in one event loop.
 
     Args:
-        faults: What happens to the packets of each connection.
-        chance: Decides when.
-        clock: Seconds, for the lives of subscriptions.
+        faults: Faults that happen to the packets of each connection.
+        chance: Decides when they do.
+        clock: Seconds, for the expiry of subscriptions.
     """
 
     def __init__(
@@ -42,21 +42,21 @@ class FeedService:
 
     @property
     def link_count(self) -> int:
-        """Number of links that are served."""
+        """Number of links being served."""
         return len(self._wakes)
 
     def wake(self) -> None:
-        """Send what is new: a table has changed."""
+        """Make all links send new updates. Called after a table has changed."""
         for each in self._wakes.values():
             each.set()
 
     async def disconnect(self) -> None:
-        """Break all connections; receivers may connect again."""
+        """Break all connections. Receivers may reconnect."""
         for link in list(self._wakes):
             await link.abort()
 
     async def serve(self, link: Link) -> None:
-        """Serve a link until it ends, or its receiver is silent for too long. The caller closes it.
+        """Serve a link until it ends, or its receiver is silent for too long. The caller closes the link.
 
         Raises:
             SourceUnavailable: The connection broke.

@@ -1,7 +1,7 @@
-"""Subscriptions to tables: what each connection asks for, and the packets that answer it (chapters 9.3 to 9.6).
+"""Subscriptions to tables: requests of each connection in, packets out. Without socket and clock.
 
-Packets are pulled. A subscriber that reads slowly is behind in history, and queues nothing; if history has not what
-it needs any more, it gets a snapshot. Nothing here knows a socket or a clock.
+Connections pull their packets. A slow subscriber falls behind in history, and nothing is queued for it. It gets a
+snapshot if history no longer has the updates that it needs.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ UNKNOWN_TABLE, NOT_UNDERSTOOD, NOT_ALLOWED, UNAVAILABLE = 1, 2, 3, 4
 """Codes of ``error``."""
 
 _MOST_ANSWERS: Final = 1_000
-"""Answers to pings and mistakes that may wait for one connection; a peer that does not read them is dropped."""
+"""Most answers to pings and mistakes that wait on one connection. A peer that does not read them is dropped."""
 _LONGEST_SHOWN: Final = 100
 
 
 class Refusal(NamedTuple):
-    """Answer to subscriptions of a table, in place of the table."""
+    """The error that answers subscriptions to a refused table."""
 
     code: int
     text: str
@@ -36,7 +36,7 @@ class FeedOptions:
     """Switches of a source.
 
     Args:
-        subscription_ttl: Seconds without a packet from a receiver after which its subscriptions end.
+        subscription_ttl: A receiver's subscriptions end after so many seconds without a packet from it.
         part_limits: Size of a snapshot's parts.
         new_id: Returns the id of a new snapshot.
     """
@@ -47,7 +47,7 @@ class FeedOptions:
 
 
 class FeedSource:
-    """Tables, and the subscriptions to them on all connections."""
+    """Tables, and all connections' subscriptions to them."""
 
     def __init__(self, tables: Iterable[SourceTable], options: FeedOptions | None = None) -> None:
         self.tables = {table.name: table for table in tables}
@@ -57,7 +57,7 @@ class FeedSource:
         self.sessions: set[FeedSession] = set()
 
     def release(self, table: SourceTable) -> None:
-        """Drop the updates that all its subscribers have acknowledged from a table's history."""
+        """Drop from a table's history the updates that all its subscribers have acknowledged."""
         subscriptions = [each.subscriptions.get(table.name) for each in self.sessions]
         table.release(min((each.acknowledged for each in subscriptions if each is not None), default=0))
 
@@ -66,7 +66,7 @@ class FeedSession:
     """One connection of a receiver. Ends with `close`.
 
     Args:
-        now: Seconds, of the clock that all calls use.
+        now: Seconds, by the clock of all calls.
     """
 
     def __init__(self, source: FeedSource, now: float) -> None:
@@ -74,11 +74,11 @@ class FeedSession:
         self._received_at = now
         self._answers = deque[Outgoing]()
         self.subscriptions: dict[str, Subscription] = {}
-        """By table; the next to be served first."""
+        """By table, in the order of their turns."""
         source.sessions.add(self)
 
     def receive(self, body: object, now: float) -> None:
-        """Take the body of a message, or the error why there is none.
+        """Take the body of a message, or the error of an unreadable one.
 
         Raises:
             RemoteProtocolError: The receiver does not read its answers. Drop the connection.
@@ -108,7 +108,7 @@ class FeedSession:
                 self._refuse(NOT_UNDERSTOOD, f"a source takes no {type(request).__name__.lower()}")
 
     def next_packet(self) -> Outgoing | None:
-        """Return the next packet to send; None if there is none until a table changes or a message comes.
+        """Return the next packet to send. None if there is none before a table changes or a message comes.
 
         Answers come first. Subscriptions take turns, packet by packet.
         """
@@ -123,7 +123,7 @@ class FeedSession:
 
     @property
     def expires_at(self) -> float:
-        """When the subscriptions end, unless the receiver sends something before."""
+        """When the subscriptions end, unless the receiver sends something first."""
         return self._received_at + self._source.options.subscription_ttl
 
     def close(self) -> None:
@@ -153,7 +153,7 @@ class FeedSession:
 
 
 class Subscription:
-    """What one connection has got of a table.
+    """One connection's progress in a table.
 
     Args:
         after: Number of the last update that the receiver has; -1 for none.
@@ -169,7 +169,7 @@ class Subscription:
         self._parts: Iterator[Outgoing] = iter(())
 
     def next_packet(self) -> Outgoing | None:
-        """Return the next part of a snapshot, schema, or update; None at the end of the table's updates."""
+        """Return the next part of a snapshot, schema or update; None after the table's newest update."""
         part = next(self._parts, None)
         if part is not None:
             return part
@@ -189,13 +189,13 @@ class Subscription:
         return table.update(self._next - 1)
 
     def acknowledge(self, epoch: str, seq: int) -> None:
-        """Take an acknowledgement of what was sent; of anything else it is ignored."""
+        """Take an acknowledgement. It is ignored unless its position was sent."""
         if epoch == self._epoch and seq < self._next:
             self._acknowledged = max(self._acknowledged, seq)
 
     @property
     def acknowledged(self) -> int:
-        """Number of the newest update that the receiver need not get again; 0 for none."""
+        """Number of the newest update that need not be sent again; 0 for none."""
         return self._acknowledged if self._epoch == self.table.epoch else 0
 
     def _has_position(self) -> bool:

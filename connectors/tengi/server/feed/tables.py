@@ -1,8 +1,8 @@
-"""One table of a source: its rows, its numbered updates, and as many of these as history holds.
+"""One table of a source: its rows, its numbered updates, and the newest of these as history.
 
-An update is numbered by its ``seq``: 0 is the state before any. Numbers are dense within a source epoch. A row is
-values by column, as `protocol.feed.columns` has them; NULL is None. Rows are never changed in place, so that a snapshot
-is a list of them.
+The number of an update is its ``seq``; 0 is the state before the first. Numbers are dense within a source epoch. A row
+maps columns to values, as `protocol.feed.columns` has them; NULL is None. Rows are never changed in place, so a list of
+them is a snapshot.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Row: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = tuple[Any, ...]
 
 _MOST_BYTES: Final = MAX_PACKET - 39
-"""Bytes of an update, or a part of a snapshot: before it come a flag, and the ids of connection and message."""
+"""Most bytes of an update or a part of a snapshot. In its packet, a flag and two ids precede it."""
 _VALUE_OVERHEAD: Final = 16
-"""Bytes of a value beside its name and text, at most: lengths, type, or the value itself."""
+"""Most bytes of a value besides its name and text: lengths, type, or the value itself."""
 
 
 @dataclass(frozen=True)
 class RowChanges:
-    """Changes of one update. They apply in this order.
+    """Changes of one update, applied in this order.
 
     Args:
         removed: Keys of rows to delete.
@@ -56,21 +56,21 @@ class RowChanges:
 
 
 class PartLimits(NamedTuple):
-    """Most rows, and about most bytes, of one part of a snapshot."""
+    """Most rows of one part of a snapshot, and about its most bytes."""
 
     rows: int = 1_000
     size: int = 1 << 19
 
 
 class Outgoing(NamedTuple):
-    """A packet that is encoded: each receiver gets the same bytes, in a message of its own."""
+    """An encoded packet. Each receiver gets the same bytes, in a message with an id of its own."""
 
     name: str
     body: bytes
 
     @classmethod
     def of(cls, packet: Packet) -> Outgoing:
-        """Return a packet, encoded. Raises InvalidValue: a value in it cannot be."""
+        """Return a packet, encoded. Raises InvalidValue if a value in it cannot be encoded."""
         encoder = Encoder()
         encoder.write_object(packet)
         return cls(packet.name, encoder.to_bytes())
@@ -83,21 +83,21 @@ class _Update(NamedTuple):
 
 
 class SourceTable:
-    """A table that is published.
+    """A published table.
 
     Args:
         name: Its name in all packets.
         columns: Types by column, as in Spark's DDL.
-        keys: Columns that identify a row; none for a table that takes inserts only.
+        keys: Columns that identify a row; empty for a table that takes inserts only.
         rows: Rows at ``seq`` 0, each with all columns.
         epoch: Source epoch, of 20 digits.
-        history: Most row changes that history holds; the newest update always is.
-        version: First version of the schema; greater than any that receivers know with other columns.
+        history: Most row changes that history holds. It always holds the newest update.
+        version: First version of the schema. It must exceed any version that receivers know with other columns.
 
     Raises:
         InvalidValue: A type is unknown, or a value does not fit its column.
-        OversizedMessage: No receiver takes a packet with one of the rows.
-        LocalProtocolError: A key is no column, or one twice, or is NULL or twice in the rows.
+        OversizedMessage: A row exceeds the largest packet.
+        LocalProtocolError: A key column does not exist or is named twice, or a row's key is NULL or not unique.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class SourceTable:
     ) -> None:
         self.name, self.keys, self.epoch, self.seq = name, tuple(keys), epoch, 0
         self.rows: dict[Key, Row] = {}
-        """Rows by their key, or by a number if there are no keys."""
+        """Rows by key, or by number in a table without keys."""
         self._ts: int | None = None
         self._numbers = count()
         self._most_changes = history
@@ -130,12 +130,12 @@ class SourceTable:
 
     @property
     def newest(self) -> Newest:
-        """The newest update; its commit time only if that is sent."""
+        """The newest update, with its commit time if that is sent."""
         return Newest(Position(self.epoch, self.seq), self._ts)
 
     @property
     def oldest(self) -> int:
-        """Number of the oldest update in history; the next one's if there is none."""
+        """Number of the oldest update in history. If history is empty, that of the next update."""
         return self.seq + 1 - len(self._updates)
 
     def apply(self, changes: RowChanges, *, ts: int | None = None) -> int:
@@ -146,9 +146,9 @@ class SourceTable:
             ts: Commit time, in microseconds since 1970; None to send none.
 
         Raises:
-            LocalProtocolError: A row to change is missing, or one to add is there. Nothing is changed.
+            LocalProtocolError: A row to change is missing, or one to add exists. Nothing is changed.
             InvalidValue: A value does not fit its column. Nothing is changed.
-            OversizedMessage: No receiver takes a packet of that size, or one with a changed row. Nothing is changed.
+            OversizedMessage: The update, or a changed row, exceeds the largest packet. Nothing is changed.
         """
         if not changes:
             raise LocalProtocolError(f"{self.name}: an update without changes")
@@ -167,9 +167,9 @@ class SourceTable:
         """Begin a new version of the schema, and return it. Rows have NULL in new columns.
 
         Raises:
-            LocalProtocolError: A key is no column any more. Nothing is changed.
+            LocalProtocolError: A key column would be removed. Nothing is changed.
             InvalidValue: A type is unknown, or a value does not fit its column's new type. Nothing is changed.
-            OversizedMessage: No receiver takes a packet with one of the rows, as it has become. Nothing is changed.
+            OversizedMessage: A row would exceed the largest packet. Nothing is changed.
         """
         kinds = self._parsed(columns)
         rows: dict[Key, Row] = {key: {name: row.get(name) for name in columns} for key, row in self.rows.items()}
@@ -181,23 +181,23 @@ class SourceTable:
         return self.version
 
     def begin_epoch(self, epoch: str) -> None:
-        """Number updates from 1 again, in a greater source epoch. Rows stay, history is gone."""
+        """Number updates from 1 again, in a greater source epoch. Rows stay; history is emptied."""
         self.epoch, self.seq, self._ts = epoch, 0, None
         self._updates.clear()
         self._change_count = 0
         self._forget_schemas()
 
     def release(self, seq: int) -> None:
-        """Drop updates up to a number from history: nobody needs them."""
+        """Drop updates up to a number from history."""
         while self._updates and self.oldest <= seq:
             self._drop_oldest()
 
     def can_continue(self, seq: int) -> bool:
-        """Return whether an update is in history, or is the next one."""
+        """Return whether the update with a number is in history, or will be the next one."""
         return self.oldest <= seq <= self.seq + 1
 
     def update_version(self, seq: int) -> int:
-        """Return the version of the schema of an update in history; the newest version for the next update."""
+        """Return the schema version of an update in history; for the next update, the newest version."""
         return self._updates[seq].version if seq <= self.seq else self.version
 
     def update(self, seq: int) -> Outgoing:
@@ -205,28 +205,28 @@ class SourceTable:
         return self._updates[seq].packet
 
     def schema(self, version: int) -> Outgoing:
-        """Return the ``schema`` of a version that history needs, or of the newest one."""
+        """Return the ``schema`` packet of the newest version, or of one that an update in history has."""
         columns = {name: str(kind) for name, kind in self._schemas[version].items()}
         return Outgoing.of(Schema(self.name, version, self.keys, columns).to_packet())
 
     def snapshot(self, limits: PartLimits, new_id: Callable[[], Identifier]) -> Iterator[Outgoing]:
-        """Return the parts of a snapshot of the rows as they are now. Rows are encoded as parts are taken."""
+        """Return the parts of a snapshot of the current rows. Each part is encoded when it is taken."""
         return _parts(self._part(new_id()), list(self.rows.values()), self.columns, limits)
 
     def _part(self, id: Identifier) -> Snapshot:
         return Snapshot(self.name, Position(self.epoch, self.seq), self.version, id, 0, False, ())
 
     def _update_packet(self, changes: RowChanges, ts: int | None) -> Outgoing:
-        place = self.name, Position(self.epoch, self.seq + 1), self.version
+        head = self.name, Position(self.epoch, self.seq + 1), self.version
         removed = [Entry(self._key_values(key)) for key in changes.removed]
         modified = [_entry(row, self.columns, self._key_values(key)) for key, row in changes.modified]
         if len(changes) > 1:
             added = [_entry(row, self.columns) for row in changes.added]
-            return Outgoing.of(Update(*place, removed, modified, added, ts).to_packet())
+            return Outgoing.of(Update(*head, removed, modified, added, ts).to_packet())
         op = "DELETE" if removed else "UPDATE" if modified else "INSERT"
         added = [_entry(row, self.columns, self._key_values(self._key(row))) for row in changes.added]
         (entry,) = removed + modified + added
-        return Outgoing.of(Change(*place, op, entry, ts).to_packet())
+        return Outgoing.of(Change(*head, op, entry, ts).to_packet())
 
     def _key_values(self, key: Key) -> Mapping[str, Any]:
         values, _ = write_row(dict(zip(self.keys, key, strict=True)) if self.keys else {}, self.columns)
@@ -236,7 +236,7 @@ class SourceTable:
         return tuple(row[name] for name in self.keys)
 
     def _checked(self, changes: RowChanges) -> dict[Key, Row | None]:
-        """Return the rows that the changes write, None for a row that is deleted."""
+        """Return the rows that the changes write, by key; None for a deleted one."""
         written: dict[Key, Row | None] = {}
 
         def current(key: Key) -> Row | None:
@@ -265,7 +265,7 @@ class SourceTable:
         return written
 
     def _check_row(self, key: Key, row: Row, columns: Mapping[str, ColumnType]) -> None:
-        """Raise InvalidValue or OversizedMessage for a row that no snapshot can have."""
+        """Raise InvalidValue or OversizedMessage for a row that no snapshot can carry."""
         entry = _entry(row, columns)
         if _size(entry) > _MOST_BYTES // 4:  # texts may take more than is reckoned
             part = replace(self._part(Identifier(bytes(16))), rows=[entry])
@@ -288,7 +288,7 @@ class SourceTable:
         self._forget_schemas()
 
     def _forget_schemas(self) -> None:
-        """Forget versions that no update in history has."""
+        """Forget schema versions that no update in history has."""
         first = next(iter(self._updates.values())).version if self._updates else self.version
         for version in [each for each in self._schemas if each < first]:
             del self._schemas[version]
@@ -307,7 +307,7 @@ def _check_size(packet: Outgoing, what: str) -> None:
 def _parts(
     head: Snapshot, rows: Sequence[Row], columns: Mapping[str, ColumnType], limits: PartLimits
 ) -> Iterator[Outgoing]:
-    """Yield the parts of a snapshot; a table without rows has one. Only a single row exceeds the size."""
+    """Yield the parts of a snapshot: one if there are no rows. A part exceeds the size only if it is a single row."""
     at = 0
     for part in count():
         size, entries = 0, list[Entry]()
@@ -324,7 +324,7 @@ def _parts(
 
 
 def _size(entry: Entry) -> int:
-    """Return about the number of bytes of a row, rather too many."""
+    """Return an estimate of a row's bytes, mostly too large; too small for many characters beyond U+FFFF."""
     return _values_size(entry.row or {}) + _values_size(dict.fromkeys(entry.nulls))
 
 

@@ -19,11 +19,11 @@ _MOST: Final = 12
 _SINGLE_CHANCE: Final = 0.4
 _REUSED_CHANCE: Final = 0.2
 _ROOM: Final = 50
-"""Rows by which a table may grow, beside a quarter of what it had."""
+"""Rows by which a table may grow, in addition to a quarter of its first rows."""
 _TRIES: Final = 8
-"""Attempts at an unused key; a small type may have none."""
+"""Attempts to find an unused key. A small type may have none."""
 _REMEMBERED: Final = 64
-"""Deleted keys that may come again."""
+"""Number of deleted keys that may be used again."""
 
 
 class Changer:
@@ -37,7 +37,7 @@ class Changer:
         self._table, self._apply = table, apply
         self._chance = Random(seed)  # noqa: S311 - repeatable, not secret
         self._order = list(table.rows)
-        """Keys, in an order of no meaning: one is drawn in constant time."""
+        """Keys in no particular order, so that one is drawn in constant time."""
         self._deleted = deque[Key](maxlen=_REMEMBERED)
         self._most_rows = len(self._order) * 5 // 4 + _ROOM
         self._highest = [max((each[at] for each in self._order), default=0) for at in range(len(table.keys))]
@@ -48,7 +48,7 @@ class Changer:
         changes = self._keyed(wanted) if self._table.keys else self._keyless(wanted)
         if changes:
             self._apply(self._table, changes)
-        return max(1, len(changes))  # a table whose keys are used up does not change: time passes still
+        return max(1, len(changes))  # 1 for no change, when all keys are used up: the rate needs time to pass
 
     def _keyless(self, wanted: int) -> RowChanges:
         names = self._table.columns
@@ -83,7 +83,7 @@ class Changer:
         return [name for name in self._table.columns if name not in self._table.keys]
 
     def _partial(self, row: Row) -> Row:
-        """Return new values of some columns; of a table of keys only, the row as it is."""
+        """Return new values of some columns. If all columns are keys, return the row as it is."""
         others = self._others()
         chosen = self._chance.sample(others, self._chance.randint(1, len(others))) if others else []
         return self._varied(row, chosen) if chosen else row
@@ -95,11 +95,11 @@ class Changer:
         return {} if key is None else dict(zip(self._table.keys, key, strict=True))
 
     def _unused_key(self, model: Key | None, free: list[Key]) -> Key | None:
-        """Return a key of no row, and take it; None if there seems to be none.
+        """Return an unused key; None if none was found.
 
         Args:
-            model: Key of which all columns but one are taken; None for all new ones.
-            free: Keys of rows that this update deletes.
+            model: Key from which all columns but one are copied; None to make all of them.
+            free: Keys of rows that this update deletes. A returned one is removed from it.
         """
         for _ in range(_TRIES):
             found = self._candidate(model, free)
@@ -122,7 +122,7 @@ class Changer:
         return tuple(key)
 
     def _draw(self, count: int) -> list[Key]:
-        """Take random keys out of the order."""
+        """Remove random keys from the order, and return them."""
         drawn = []
         for _ in range(min(count, len(self._order))):
             at = self._chance.randrange(len(self._order))

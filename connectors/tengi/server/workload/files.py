@@ -29,7 +29,7 @@ from silverfold.connectors.tengi.server.feed.tables import SourceTable
 
 _MOST_DIGITS: Final = 38
 _FIRST_WITH_MAPS: Final = 21
-"""Version of pyarrow from which maps are surely read as dictionaries; 19 cannot."""
+"""First known version of pyarrow that reads maps as dictionaries; 19 does not."""
 _MAPS: Final = {"maps_as_pydicts": "strict"} if int(pa.__version__.split(".")[0]) >= _FIRST_WITH_MAPS else {}
 _SIMPLE: Final[Mapping[pa.DataType, tuple[str, pa.DataType]]] = {
     pa.int8(): ("tinyint", pa.int8()),
@@ -88,7 +88,7 @@ def load_table(
 
 
 def counterpart_of(arrow: pa.DataType) -> tuple[ColumnType, pa.DataType] | None:
-    """Return the type of a column for an Arrow type, and the Arrow type that it is read as; None if there is none."""
+    """Return the column type for an Arrow type, and the Arrow type to cast to; None for an unsupported type."""
     types = pa.types
     if types.is_dictionary(arrow):
         return counterpart_of(arrow.value_type)

@@ -21,12 +21,12 @@ _LAST_MOMENT: Final = datetime(9999, 1, 1)
 
 
 def random_like(kind: ColumnType, value: Any, chance: Random) -> Any:
-    """Return a value similar to the given one, or any if that is None; sometimes None."""
+    """Return a value similar to the given one; sometimes None. A given None allows any value."""
     return None if chance.random() < _NULL_CHANCE else new_value(kind, value, chance)
 
 
 def new_value(kind: ColumnType, value: Any, chance: Random) -> Any:
-    """Return a value, never None, similar to the given one, or any if that is None."""
+    """Return a value similar to the given one, never None. A given None allows any value."""
     return _NEW[kind.name](kind, value, chance)
 
 
@@ -34,8 +34,8 @@ def next_key(kind: ColumnType, value: Any, highest: Any, chance: Random) -> Any:
     """Return a value that is probably unused in a key.
 
     Args:
-        value: One that is in use; None if there is none.
-        highest: The highest that is or was in use.
+        value: A value in use; None if there is none.
+        highest: The highest value that is or was in use.
     """
     if kind.name in _BITS and highest is not None and highest < (1 << _BITS[kind.name] - 1) - 1:
         return highest + 1

@@ -15,7 +15,7 @@ from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.wire.sbe.codec.blocks import null_test
 from silverfold.connectors.wire.sbe.codec.values import Fault, SetValue
 from silverfold.connectors.wire.sbe.schema.model import Array, ByteOrder, Enum, Primitive, Scalar, Set
-from silverfold.connectors.wire.sbe.schema.primitives import FLOATS, TRAITS, fits, stored_value
+from silverfold.connectors.wire.sbe.schema.primitives import FLOATS, TRAITS, fits, has_limits, stored_value
 from silverfold.connectors.wire.sbe.schema.text import DEFAULT_CHARSET, codec, encoded_text
 
 Packer: TypeAlias = Callable[[Any], Any]
@@ -40,7 +40,7 @@ def scalar_packer(scalar: Scalar, options: PackOptions, *, optional: bool, check
     if scalar.primitive is Primitive.CHAR:
         return _char_packer(scalar, options, optional=optional)
     convert = _convert_float if scalar.primitive in FLOATS else _convert_integer
-    check_range = check_range and not options.tolerant and _has_limits(scalar)
+    check_range = check_range and not options.tolerant and has_limits(scalar)
     lowest, highest = stored_value(scalar.minimum, scalar.primitive), stored_value(scalar.maximum, scalar.primitive)
     is_null = null_test(scalar) if optional and not options.tolerant else None
 
@@ -55,12 +55,6 @@ def scalar_packer(scalar: Scalar, options: PackOptions, *, optional: bool, check
         return number
 
     return pack
-
-
-def _has_limits(scalar: Scalar) -> bool:
-    """Return whether limits apply: the default limits of floats would refuse infinities and NaN, which are values."""
-    traits = TRAITS[scalar.primitive]
-    return scalar.primitive not in FLOATS or (scalar.minimum, scalar.maximum) != (traits.minimum, traits.maximum)
 
 
 def _convert_integer(value: Any, primitive: Primitive) -> int:

@@ -15,7 +15,7 @@ Octets: TypeAlias = npt.NDArray[np.uint8]
 Longs: TypeAlias = npt.NDArray[np.int64]
 Bools: TypeAlias = npt.NDArray[np.bool_]
 
-Places: TypeAlias = "Longs | slice"
+Indices: TypeAlias = "Longs | slice"
 ALL = slice(None)
 
 CLAMP = 1 << 31
@@ -86,6 +86,6 @@ def stride_of(start: Longs) -> int:
     return first if bool((start[1:] - start[:-1] == first).all()) else 0
 
 
-def where(chosen: Bools) -> Places:
+def where(chosen: Bools) -> Indices:
     """Return an index of the selected elements; selecting all of them causes no copy."""
     return ALL if chosen.all() else np.flatnonzero(chosen)

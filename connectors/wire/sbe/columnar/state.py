@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from silverfold.connectors.wire.sbe.columnar.byte_arrays import ALL, Bodies, Bools, Longs, Places, where
+from silverfold.connectors.wire.sbe.columnar.byte_arrays import ALL, Bodies, Bools, Indices, Longs, where
 
 COLUMN_BYTES_AT_ONCE = 1 << 27
 """Most column bytes for the blocks of messages walked together: short blocks take more than on the wire."""
@@ -46,14 +46,14 @@ class WalkState:
         self.bad[which] = True
         self.has_bad = True
 
-    def fail(self, which: Longs, wrong: Bools) -> Places:
+    def fail(self, which: Longs, wrong: Bools) -> Indices:
         """Mark the messages for which ``wrong`` is set; return the index of the others."""
         if not wrong.any():
             return ALL
         self.mark_bad(which[wrong])
         return np.flatnonzero(~wrong)
 
-    def good(self, which: Longs) -> Places:
+    def good(self, which: Longs) -> Indices:
         """Return the index of the messages that are not bad."""
         return where(~self.bad[which]) if self.has_bad else ALL
 

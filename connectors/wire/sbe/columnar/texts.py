@@ -122,8 +122,8 @@ def slices(octets: Octets, starts: Longs, lengths: Longs, missing: Bools | None 
     pieces = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
     if missing is None:
         return pieces.take(pa.array(np.arange(0, len(bounds), 2)))
-    places = np.cumsum(~missing) - 1
-    return pieces.take(pa.array(2 * places, mask=missing))
+    indices = np.cumsum(~missing) - 1
+    return pieces.take(pa.array(2 * indices, mask=missing))
 
 
 def _until_nul(rows: Octets) -> Longs | None:

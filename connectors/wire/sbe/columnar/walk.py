@@ -16,7 +16,7 @@ import numpy as np
 
 from silverfold.connectors.wire.sbe.codec.skip import Skipper, Unskippable
 from silverfold.connectors.wire.sbe.codec.values import Fault
-from silverfold.connectors.wire.sbe.columnar.byte_arrays import ALL, CLAMP, Bools, Longs, Places, where
+from silverfold.connectors.wire.sbe.columnar.byte_arrays import ALL, CLAMP, Bools, Indices, Longs, where
 from silverfold.connectors.wire.sbe.columnar.headers import NOT_COUNTED
 from silverfold.connectors.wire.sbe.columnar.levels import FIRST_GROUP, BlockTable
 from silverfold.connectors.wire.sbe.columnar.plan import BodyPlan, DataPlan, GroupPlan
@@ -38,7 +38,7 @@ class Shapes(NamedTuple):
     """Number of groups, or `NOT_COUNTED`; None if the schema has no such count."""
     data: Longs | None
 
-    def of(self, which: Places) -> Shapes:
+    def of(self, which: Indices) -> Shapes:
         """Return those of the selected bodies."""
         if which is ALL:
             return self
@@ -56,7 +56,7 @@ class Runs(NamedTuple):
     entries: Longs
     shapes: Shapes
 
-    def of(self, which: Places) -> Runs:
+    def of(self, which: Indices) -> Runs:
         """Return those of the selected bodies."""
         if which is ALL:
             return self
@@ -132,7 +132,7 @@ class Walk:
             known += version >= part.since
         return known
 
-    def _bodies_with(self, which: Longs, parts: PartPlans, number: int, counts: Longs | None) -> Places:
+    def _bodies_with(self, which: Longs, parts: PartPlans, number: int, counts: Longs | None) -> Indices:
         """Return the index of bodies that have a part: in their version, and within the count they carry."""
         state, since = self._state, parts[number].since
         if counts is None and state.oldest >= since:
@@ -157,8 +157,8 @@ class Walk:
         is_flat, end = self._flat(group.entry, runs), np.empty(len(runs.which), np.int64)
         for record, chosen in ((self._flat_entries, is_flat), (self._entries, ~is_flat)):
             if chosen.any():
-                places = where(chosen)
-                end[places] = record(group.entry, level, runs.of(places))
+                indices = where(chosen)
+                end[indices] = record(group.entry, level, runs.of(indices))
         counts[at], ends[at] = runs.entries, end
         return counts, ends
 

@@ -6,8 +6,8 @@ finding, not two (`Strays`).
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from silverfold.connectors.wire.sbe.compare.fields import compare_fields
@@ -29,13 +29,13 @@ class Stray(NamedTuple):
     """Reports it as a finding of its own."""
 
 
-@dataclass
+@dataclasses.dataclass
 class Strays:
     """The fields of a message that were added or removed, over all its blocks."""
 
     ledger: Ledger
-    removed: list[Stray] = field(default_factory=list)
-    added: list[Stray] = field(default_factory=list)
+    removed: list[Stray] = dataclasses.field(default_factory=list)
+    added: list[Stray] = dataclasses.field(default_factory=list)
 
     def report(self) -> None:
         """Report each as moved to another block, or else as added or removed."""

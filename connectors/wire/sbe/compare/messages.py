@@ -32,8 +32,8 @@ def compare_messages(ledger: Ledger) -> None:
         _add(ledger, message)
 
 
-def _location(message: Message, place: int) -> Location:
-    return Location(message.name, (1, place), message.name)
+def _location(message: Message, order: int) -> Location:
+    return Location(message.name, (1, order), message.name)
 
 
 def _text(message: Message) -> str:

@@ -65,34 +65,32 @@ def pair_parts(old: Sequence[Part], new: Sequence[Part], layout: Callable[[Part]
     Args:
         version: That of the old schema: what is newer is no old part by another name.
     """
-    places = {each.name: index for index, each in enumerate(new)}
-    partners = {index: places[each.name] for index, each in enumerate(old) if each.name in places}
+    by_name = {each.name: at for at, each in enumerate(new)}
+    partners = {index: by_name[each.name] for index, each in enumerate(old) if each.name in by_name}
     named = dict(partners)
     for index, each in enumerate(old):
         if index not in named:
             between = _between(index, named, len(new))
-            free = (
-                place for place in between if place not in partners.values() and new[place].since_version <= version
-            )
-            found = next((place for place in free if layout(new[place]) == layout(each)), None)
+            free = (at for at in between if at not in partners.values() and new[at].since_version <= version)
+            found = next((at for at in free if layout(new[at]) == layout(each)), None)
             if found is not None:
                 partners[index] = found
     last = max(partners.values(), default=-1)
     order = [partners[index] for index in sorted(partners)]
-    left = [(place, each) for place, each in enumerate(new) if place not in partners.values()]
+    left = [(at, each) for at, each in enumerate(new) if at not in partners.values()]
     return Parts(
-        sorted(((old[index], new[place]) for index, place in partners.items()), key=lambda pair: new.index(pair[1])),
+        sorted(((old[index], new[at]) for index, at in partners.items()), key=lambda pair: new.index(pair[1])),
         [each for index, each in enumerate(old) if index not in partners],
-        [each for place, each in left if place > last],
-        [each for place, each in left if place < last],
+        [each for at, each in left if at > last],
+        [each for at, each in left if at < last],
         order == sorted(order),
     )
 
 
 def _between(index: int, partners: dict[int, int], end: int) -> range:
     """Return the indexes in the new level between the partners of an old part's neighbours."""
-    before = [place for neighbour, place in partners.items() if neighbour < index]
-    after = [place for neighbour, place in partners.items() if neighbour > index]
+    before = [at for neighbour, at in partners.items() if neighbour < index]
+    after = [at for neighbour, at in partners.items() if neighbour > index]
     return range(max(before, default=-1) + 1, min(after, default=end))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple
 
 from silverfold.connectors.wire.sbe.compare.layouts import charset, charset_name, same, shape
 from silverfold.connectors.wire.sbe.compare.ledger import Ledger, Location
 from silverfold.connectors.wire.sbe.compare.texts import encoding_text, range_text
 from silverfold.connectors.wire.sbe.schema.model import Array, Enum, Field, Member, Presence, Primitive, Scalar
+from silverfold.connectors.wire.sbe.schema.primitives import has_limits
 
 _ASCII, _UTF_8 = "ascii", "utf-8"
 
@@ -32,14 +34,19 @@ def compare_values(
 
 
 def _compare_nulls(ledger: Ledger, location: Location, old: Scalar, new: Scalar, nullable: Nullable) -> None:
-    """Compare null values. A null that only one side has matters if it is a value to the other, changed or not."""
+    """Compare null values. A null that only one side has matters if the other side may have it as a value."""
     if all(nullable):
         if not same(old.null, new.null):
             ledger.add("R31", location, old=old.null, new=new.null)
-    elif nullable.new and old.minimum <= new.null <= old.maximum:
+    elif nullable.new and _may_have(old, new.null):
         ledger.add("R31/added", location, old=f"value {new.null}", new=f"null value {new.null}")
-    elif nullable.old and new.minimum <= old.null <= new.maximum:
+    elif nullable.old and _may_have(new, old.null):
         ledger.add("R31/removed", location, old=f"null value {old.null}", new=f"value {old.null}")
+
+
+def _may_have(scalar: Scalar, number: float) -> bool:
+    """Return whether a number is a value of an element that is not nullable; NaN is none, as the default null."""
+    return scalar.minimum <= number <= scalar.maximum or (math.isinf(number) and not has_limits(scalar))
 
 
 def charset_case(old: str, new: str) -> Literal["", "/widened", "/narrowed"]:

@@ -10,7 +10,7 @@ import re
 import struct
 from typing import NamedTuple
 
-from silverfold.connectors.wire.sbe.schema.model import Primitive
+from silverfold.connectors.wire.sbe.schema.model import Primitive, Scalar
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
 _FLOAT = struct.Struct("<f")
@@ -101,3 +101,9 @@ def _real(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+def has_limits(scalar: Scalar) -> bool:
+    """Return whether limits apply: the default limits of floats would refuse infinities and NaN, which are values."""
+    traits = TRAITS[scalar.primitive]
+    return scalar.primitive not in FLOATS or (scalar.minimum, scalar.maximum) != (traits.minimum, traits.maximum)

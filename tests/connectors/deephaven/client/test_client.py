@@ -5,9 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any
 
 import pytest
 
@@ -28,6 +26,7 @@ from silverfold.connectors.deephaven.server.server import TableServer
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 from tests.support.deephaven.columns import encoded
 from tests.support.deephaven.vectors import builtin_roles
+from tests.support.peers import peer
 
 SNAPSHOT, BOTH, UPDATES = SubscribeMode.SNAPSHOT_ONLY, SubscribeMode.SNAPSHOT_WITH_UPDATES, SubscribeMode.UPDATES_ONLY
 ROLES = builtin_roles()
@@ -66,22 +65,6 @@ def listener() -> TableListener:
 def client(server: TableServer, listener: TableListener) -> Iterator[TableClient]:
     with TableClient("127.0.0.1", server.port, listener) as client:
         yield client
-
-
-@contextmanager
-def peer(talk: Callable[[socket.socket], Any]) -> Iterator[int]:
-    """A server of one connection that does what it is told; yields its port."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve() -> None:
-            connection, _ = listening.accept()
-            with connection:
-                talk(connection)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        yield listening.getsockname()[1]
-        thread.join()
 
 
 def read_request(connection: socket.socket) -> bytes:

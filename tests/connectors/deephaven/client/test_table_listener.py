@@ -19,6 +19,7 @@ from silverfold.connectors.deephaven.protocol.messages import ColumnInfo, Subscr
 from silverfold.connectors.deephaven.protocol.types import TYPES as COLUMN_TYPES
 from silverfold.connectors.deephaven.server.server import TableServer
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+from tests.support.peers import peer
 
 NOON = 1_503_662_400_000_000_000
 TYPES = {
@@ -107,6 +108,23 @@ def test_a_listener_that_raises_ends_the_connection_and_others_are_told(server: 
             listener.expect_updates()
         with pytest.raises(SourceUnavailable):
             client.subscribe(8, SubscribeMode.SNAPSHOT_ONLY, "Quotes")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_the_end_is_told_once_with_its_reason_though_a_listener_raises_at_it() -> None:
+    reasons: list[SilverfoldError] = []
+
+    class Raising(Listener):
+        def on_connection_error(self, error: SilverfoldError) -> None:
+            reasons.append(error)
+            raise ValueError("of the listener's own")
+
+    with peer(lambda connection: connection.sendall(b"\xff" * 9)) as port:
+        client = TableClient("127.0.0.1", port, Raising())
+        client._thread.join(10)
+    late = TableListener()
+    client.add_listener(late)
+    assert ["frame-too-large" in str(error) for error in (*reasons, late.connection_error)] == [True, True]
 
 
 def test_what_came_can_be_waited_for_and_the_last_answer_is_known(server: TableServer, quotes: LiveTable) -> None:

@@ -27,6 +27,7 @@ from silverfold.connectors.wire.sbe.schema.load import with_byte_order
 from silverfold.pipelines.landing.bronze import read_cut, read_frames
 from silverfold.pipelines.storage.cuts import read_cuts
 from silverfold.pipelines.store import open_table
+from silverfold.testing import assert_silver_equals
 from tests.support.building import FEED, Built, table
 from tests.support.deephaven.columns import CASES, written
 from tests.support.deephaven.landed_history import LandedHistory
@@ -102,9 +103,7 @@ def test_every_type_keeps_its_nulls_its_extremes_and_all_between(spark: SparkSes
     schema = ", ".join(["_row_key long", *(f"{name} {kind}" for name, kind in IN_SPARK.items())])
     rows = [(row, *(expected_cell(name, row) for name in IN_SPARK)) for row in range(ROWS)]
 
-    actual = every_type.silver("t")
-
-    assert_df_equality(actual, spark.createDataFrame(rows, schema), ignore_row_order=True, allow_nan_equality=True)
+    assert_silver_equals(spark, every_type.silver_feed, "t", spark.createDataFrame(rows, schema))
 
 
 def test_the_tests_know_every_type():
@@ -345,16 +344,12 @@ PRICE = "_row_key long, At long, All array<long>, Price decimal(38, 2)"
 def test_settings_hold_in_either_byte_order(spark: SparkSession, prices: Built):
     expected = [(1, 7, [1, None], Decimal("1.50")), (3, -1, [], Decimal("-120.00"))]
 
-    actual = prices.silver("fits")
-
-    assert_df_equality(actual, spark.createDataFrame(expected, PRICE), ignore_row_order=True)
+    assert_silver_equals(spark, prices.silver_feed, "fits", spark.createDataFrame(expected, PRICE))
 
 
 def test_a_decimal_that_does_not_fit_is_never_rounded(spark: SparkSession, prices: Built):
     expected = [(1, 1503668245123456789, [1, None], Decimal("1.50")), (2, None, None, None)]
 
-    actual = prices.silver("odd")
-
-    assert_df_equality(actual, spark.createDataFrame(expected, PRICE), ignore_row_order=True)
+    assert_silver_equals(spark, prices.silver_feed, "odd", spark.createDataFrame(expected, PRICE))
     (hold,) = prices.holds("odd")
     assert "decimal-scale" in hold.reason

@@ -21,19 +21,20 @@ from silverfold.connectors.hstreamdb.protocol.streams import find_shard, key_has
 from silverfold.connectors.hstreamdb.server.options import ClusterOptions, DescribeLayout, ServerTls
 from silverfold.connectors.hstreamdb.server.server import HStreamServer
 from tests.support.certificates import AUTHORITY, trusted_file
+from tests.support.hstreamdb.receiving import QUICK
 from tests.support.hstreamdb.vectors import vectors
 
 Use = Callable[[Client, HStreamServer], Awaitable[Any]]
 
 
 def run(use: Use, **options: Any) -> Any:
-    """Run a client against a cluster of three nodes."""
+    """Run a client against a cluster of three nodes, whose waits are short."""
 
     async def work(cluster: HStreamServer) -> Any:
         async with await connect(cluster.address) as client:
             return await use(client, cluster)
 
-    with HStreamServer.start(ClusterOptions(**options)) as cluster:
+    with HStreamServer.start(ClusterOptions(ticks=QUICK, **options)) as cluster:
         return asyncio.run(work(cluster))
 
 
@@ -315,7 +316,7 @@ def test_a_cluster_with_tls_and_tokens_lets_in_who_has_one(tmp_path: Path) -> No
     issued.cert_chain_pems[0].write_to_path(str(files[0]))
     issued.private_key_pem.write_to_path(str(files[1]))
     (token,) = vectors("token")
-    options = ClusterOptions(tls=ServerTls(*files), tokens=[token["token"]])
+    options = ClusterOptions(ticks=QUICK, tls=ServerTls(*files), tokens=[token["token"]])
 
     async def use(url: str, given: str) -> None:
         tls = {"root_certificate": trusted_file(tmp_path)}

@@ -46,7 +46,7 @@ def test_a_shard_that_another_consumer_owns_starves_the_feed_and_says_who_has_it
     async def run() -> None:
         sink, now = CountingSink(), [0.0]
         async with cluster() as (server, client):
-            options = feed(server.address, committed_seconds=1).options
+            options = feed(server.address, quick_looks=True).options
             found = await client.create_subscription("feed", STREAM)
             await append(client, [1])
             async with await client.open_fetch("feed", consumer_prefix="stranger") as fetch:
@@ -56,7 +56,7 @@ def test_a_shard_that_another_consumer_owns_starves_the_feed_and_says_who_has_it
                 await until(lambda: bool(sink.marks("progress")))
                 now[0] = 61.0
                 await until(lambda: bool(sink.marks("starved")))
-                await asyncio.sleep(1.5)
+                await sink.looked()
                 task.cancel()
                 (shard,) = await client.list_shards(STREAM)
                 (starved,) = sink.marks("starved")
@@ -71,7 +71,7 @@ def test_a_receiver_of_another_warehouse_by_the_same_feed_name_is_noticed_at_the
     async def run() -> None:
         sink = CountingSink()
         async with cluster() as (server, client):
-            options = feed(server.address, committed_seconds=1).options
+            options = feed(server.address, quick_looks=True).options
             found = await client.create_subscription("feed", STREAM)
             async with (
                 await client.open_fetch("feed", consumer_prefix="feed-11111111"),
@@ -93,15 +93,15 @@ def test_a_feed_without_records_to_come_is_not_starved(offset: str) -> None:
     async def run() -> None:
         sink, now = CountingSink(), [0.0]
         async with cluster() as (server, client):
-            options = feed(server.address, committed_seconds=1, offset=offset).options
+            options = feed(server.address, quick_looks=True, offset=offset).options
             if offset == "latest":
                 await append(client, [1])
             found = await client.create_subscription("feed", STREAM, offset=SpecialOffset[offset.upper()])
             progress = looking(client, options, found, now)
             task = asyncio.create_task(progress.run(sink, lambda: 0))
-            await asyncio.sleep(0.5)
+            await sink.looked()
             now[0] = 61.0
-            await asyncio.sleep(1.5)
+            await sink.looked()
             task.cancel()
             assert not sink.marks("starved")
 
@@ -192,7 +192,7 @@ def test_lag_and_what_is_not_acknowledged_and_what_came_again_are_reported_when_
     async def run() -> None:
         sink, epoch = CountingSink(), Epoch(STREAM)
         async with cluster() as (server, client):
-            options = feed(server.address, committed_seconds=1).options
+            options = feed(server.address, quick_looks=True).options
             found = await client.create_subscription("feed", STREAM)
             for numbers in (range(10), range(10, 20), range(20, 30)):
                 await append(client, numbers)
@@ -207,7 +207,7 @@ def test_lag_and_what_is_not_acknowledged_and_what_came_again_are_reported_when_
             await until(lambda: len(sink.marks("progress")) == 2)
             epoch.frames(frames[2].body, frames[2].ids, published_ms=frames[2].published_ms)
             await until(lambda: len(sink.marks("progress")) == 3)
-            await asyncio.sleep(1.5)
+            await sink.looked()
             task.cancel()
         nothing, first, second = (each["parts"] for each in sink.marks("progress"))
         name = f"shard {shard.shard_id}"

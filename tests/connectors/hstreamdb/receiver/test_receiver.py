@@ -191,12 +191,12 @@ def test_a_cancellation_without_a_text_is_a_refused_token_while_no_node_has_acce
 def test_committed_floors_land_behind_their_records_and_only_when_they_move() -> None:
     async def run() -> None:
         sink = CountingSink()
-        async with cluster() as (server, client), received(feed(server.address, committed_seconds=1), sink):
+        async with cluster() as (server, client), received(feed(server.address, quick_looks=True), sink):
             await append(client, range(10))
             await until(
                 lambda: any(frame.kind is Kind.CONTROL and b'"offsets": {"' in frame.body for frame in sink.frames)
             )
-            await asyncio.sleep(1.5)
+            await sink.looked()
             first, *_, (at, frame) = [(at, frame) for at, frame in enumerate(sink.frames) if frame.kind is Kind.CONTROL]
             assert json.loads(first[1].body)["offsets"] == {}
             assert all(sink.frames.index(each) > first[0] for each in sink.data)
@@ -215,13 +215,13 @@ def test_floors_that_landed_before_do_not_land_again() -> None:
     async def run() -> None:
         first, second = CountingSink(), CountingSink()
         async with cluster() as (server, client):
-            settings = feed(server.address, committed_seconds=1)
+            settings = feed(server.address, quick_looks=True)
             async with received(settings, first):
                 await append(client, range(10))
                 await until(lambda: any(b'"offsets": {"' in each for each in first.control))
             last = first.control[-1]
             async with received(settings, second, Resume(2, last_control=last)):
-                await asyncio.sleep(1.5)
+                await second.looked()
         assert second.control == []
 
     asyncio.run(run())
@@ -280,7 +280,7 @@ def test_a_subscription_deleted_under_the_fetch_ends_the_epoch_and_is_created_an
     async def run() -> None:
         sink = CountingSink()
         async with cluster() as (server, client):
-            receiver = HStreamReceiver(feed(server.address, committed_seconds=1), {})
+            receiver = HStreamReceiver(feed(server.address, quick_looks=True), {})
             task = asyncio.create_task(receiver.run(sink, Resume(1)))
             await append(client, range(10))
             await until(lambda: len(sink.values()) == 10)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+from pathlib import Path
+
 import pytest
 
 from silverfold.conf.errors import SchemaError
 from silverfold.connectors.base import Problem
+from silverfold.connectors.sbe.connector import CONNECTOR
 from silverfold.connectors.sbe.decoder.checks import problems_of
 from silverfold.connectors.sbe.decoder.layout import layout_of
 from tests.support.sbe.basics import message_of
-from tests.support.sbe.feed import table
+from tests.support.sbe.feed import SbeFeed, table
 
 NESTED = message_of(
     '<field name="id" id="1" type="uint8"/><field name="Size" id="2" type="uint8"/>'
@@ -68,3 +72,13 @@ def test_a_group_without_members_is_omitted_or_refused_by_name_unless_its_entrie
 
     assert list(problems_of(schema, "t", table(template=name, groups="omit"))) == []
     assert layout_of(schema, schema.messages[name], table(template=name, group="outer.inner")).row.names == ["a", "b"]
+
+
+def test_columns_are_described_as_their_elements_are(tmp_path: Path):
+    own = tmp_path / "own.xml"
+    text = (files("silverfold.connectors.sbe") / "market.xml").read_text(encoding="utf-8")
+    text = text.replace('name="level" ', 'name="level" description="From 1, the best" ')
+    own.write_text(text.replace('name="transactTime" ', 'name="transactTime" description="When it &lt;was&gt;" '))
+    feed = SbeFeed(tmp_path, {"book": table(template="BookUpdate", group="entries")}, schema=str(own)).feed
+
+    assert CONNECTOR.column_comments(feed, "book") == {"transactTime": "When it <was>", "level": "From 1, the best"}

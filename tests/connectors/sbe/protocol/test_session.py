@@ -13,7 +13,7 @@ from silverfold.connectors.sbe.protocol.messages import BadBytes, MessageReceive
 from silverfold.connectors.sbe.protocol.schemas import feed_schema
 from silverfold.connectors.sbe.protocol.session import Session
 from silverfold.connectors.sbe.server.market import Market
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
 from silverfold.connectors.wire.sbe.codec.encode import encode
 
@@ -51,13 +51,13 @@ def test_behind_each_message_reading_goes_on_with_the_next_in_any_framing(name: 
     whole = events(octets, name)
 
     for done, event in enumerate(whole, start=1):
-        later = events(octets, name, begins=furthest([event.place]))
+        later = events(octets, name, begins=furthest([event.resume_at]))
         assert [each.body for each in later] == [each.body for each in whole[done:]]
 
 
-def test_places_are_bytes_behind_a_message_or_messages_of_a_packet():
-    assert [event.place for event in events(stream("sofh"), "sofh")] == ["47", "93", "142", "188"]
-    assert [event.place for event in events(stream("memx"), "memx")] == ["0+1", "0+2", "0+3", "0+4"]
+def test_positions_are_bytes_behind_a_message_or_messages_of_a_packet():
+    assert [event.resume_at for event in events(stream("sofh"), "sofh")] == ["47", "93", "142", "188"]
+    assert [event.resume_at for event in events(stream("memx"), "memx")] == ["0+1", "0+2", "0+3", "0+4"]
     assert furthest(["47", "188", "93"]) == (188, 0)
     assert furthest(["120+9", "120+10"]) == (120, 10)
     assert furthest([]) == (0, 0)
@@ -83,7 +83,7 @@ def test_a_frame_of_another_encoding_is_an_event_and_reading_goes_on_behind_it(s
 
     assert other == OtherEncodingReceived(b"8=F", 0xF000, "56")
     assert [first.body, last.body] == SECURITIES[:2]
-    assert events(octets, "sofh", begins=furthest([other.place]), size=size) == [last]
+    assert events(octets, "sofh", begins=furthest([other.resume_at]), size=size) == [last]
 
 
 def test_sbe_of_the_other_byte_order_ends_reading_so_that_a_schema_that_is_right_finds_it():
@@ -91,7 +91,7 @@ def test_sbe_of_the_other_byte_order_ends_reading_so_that_a_schema_that_is_right
 
     first, bad = events(octets, "sofh")
 
-    assert (first.body, first.place) == (SECURITIES[0], "47")
+    assert (first.body, first.resume_at) == (SECURITIES[0], "47")
     assert (type(bad), bad.begins, bad.left) == (BadBytes, 53, SECURITIES[1])
     assert str(bad.error) == (
         "encoding-type at byte 47: encoding 0x5be0, that of the schema's byte order is 0xeb50: "
@@ -164,4 +164,4 @@ def test_a_writer_keeps_as_many_messages_in_a_packet_as_its_count_can_tell():
 
     found = events(octets, "coinbase-market-data")
 
-    assert (len(found), found[254].place, found[255].place) == (300, "0+255", f"{24 + 255 * 22}+1")
+    assert (len(found), found[254].resume_at, found[255].resume_at) == (300, "0+255", f"{24 + 255 * 22}+1")

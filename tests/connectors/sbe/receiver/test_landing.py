@@ -9,9 +9,9 @@ import pytest
 
 from silverfold.connectors.sbe.protocol.schemas import feed_schema, read_schema
 from silverfold.connectors.sbe.protocol.session import Session
-from silverfold.connectors.sbe.receiver.changed import what_changed
 from silverfold.connectors.sbe.receiver.landing import Landing
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.sbe.receiver.schema_change import what_changed
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
@@ -23,9 +23,9 @@ ORDERS = [bytes.fromhex(body) for body in json.loads((EVOLUTION / "order.json").
 MARKET = feed_schema("builtin")
 
 
-def landing(schema: Schema, *, places: bool = False, reported: set[str] | None = None) -> Landing:
+def landing(schema: Schema, *, has_positions: bool = False, reported: set[str] | None = None) -> Landing:
     reported = set() if reported is None else reported
-    return Landing(schema, Session(schema, FRAMINGS["sofh"]), places=places, reported=reported)
+    return Landing(schema, Session(schema, FRAMINGS["sofh"]), has_positions=has_positions, reported=reported)
 
 
 def framed(*bodies: bytes) -> bytes:
@@ -44,7 +44,7 @@ def shown(frames: list) -> list:
 def test_a_message_lands_whole_in_the_stream_of_its_template_id():
     body = encode(MARKET, "BookUpdate", {"transactTime": 0, "entries": []})
 
-    (frame,) = landing(MARKET, places=True).receive(framed(body))
+    (frame,) = landing(MARKET, has_positions=True).receive(framed(body))
 
     assert frame.body == body
     assert (frame.kind.value, frame.boundary.value, frame.stream, frame.source_position) == ("data", "whole", "2", "26")
@@ -76,7 +76,7 @@ def test_frames_of_another_encoding_land_in_a_stream_of_their_own_and_are_told_o
     body = encode(MARKET, "BookUpdate", {"transactTime": 0, "entries": []})
     other = bytes.fromhex("00000009 f000 383d46")
 
-    frames = landing(MARKET, places=True).receive(other + framed(body) + other)
+    frames = landing(MARKET, has_positions=True).receive(other + framed(body) + other)
 
     assert shown(frames) == [
         "unknown encoding",

@@ -17,9 +17,9 @@ import structlog
 from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
 from silverfold.connectors.frames import Kind, Resume
 from silverfold.connectors.sbe.connector import CONNECTOR
-from silverfold.connectors.sbe.receiver.growing import GrowingFile
+from silverfold.connectors.sbe.receiver.growing_file import GrowingFile
 from silverfold.connectors.sbe.receiver.receiver import SbeReceiver
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
 from silverfold.pipelines.landing.bronze import read_frames
 from silverfold.pipelines.landing.receiving import receive
@@ -108,8 +108,8 @@ def test_a_file_is_read_on_from_where_silver_is_if_bronze_has_lost_it(tmp_path: 
     file.write_bytes(STREAM)
     first, later = Sink(), Sink()
     assert stopped_at_the_end(receiver(f"file:{file}"), first)
-    places = [frame.source_position for frame in first.frames if frame.source_position]
-    resume = Resume(2, {"Security": places[0]}, silver_positions={"Security": places[1]})
+    positions = [frame.source_position for frame in first.frames if frame.source_position]
+    resume = Resume(2, {"Security": positions[0]}, silver_positions={"Security": positions[1]})
     assert stopped_at_the_end(receiver(f"file:{file}"), later, resume)
     assert later.bodies == first.bodies[2:]
 

@@ -162,8 +162,8 @@ def test_a_server_that_takes_channels_for_tables_can_be_listened_to(tmp_path, al
         await at.await_notifications("foo", 1)
         return at.sink
 
-    behaviour = ServerOptions(pacing=Pacing.JOINED, dialect=Dialect(words=Vocabulary.OLD))
-    sink = run(use, path, behaviour=behaviour, listen="channel", all_tables=all_tables)
+    server_options = ServerOptions(pacing=Pacing.JOINED, dialect=Dialect(words=Vocabulary.OLD))
+    sink = run(use, path, server_options=server_options, listen="channel", all_tables=all_tables)
     assert sink.outline("foo") == [*WHOLE, "data, whole"]
     assert sink.folded("foo") == [{"id": 1, "a": "x", "b": None}]
 

@@ -36,17 +36,17 @@ def run(use, *arguments, **options):
     return asyncio.run(running())
 
 
-def one_epoch(path, behaviour, **options):
+def one_epoch(path, server_options, **options):
     """Run an epoch to its end, then one with a server that behaves; return both sinks, and what ended the first."""
 
     async def running():
         sink, second = Sink(), Sink()
         with (
-            SqliteCloudServer.start({"shop.db": path}, behaviour=behaviour) as server,
+            SqliteCloudServer.start({"shop.db": path}, options=server_options) as server,
             pytest.raises((SourceUnavailable, RemoteProtocolError)) as raised,
         ):
             await asyncio.wait_for(receiver_at(url(server), **options).run(sink, Resume(1)), 30)
-        with SqliteCloudServer.start({"shop.db": path}, behaviour=ServerOptions(pacing=Pacing.JOINED)) as server:
+        with SqliteCloudServer.start({"shop.db": path}, options=ServerOptions(pacing=Pacing.JOINED)) as server:
             again = asyncio.create_task(receiver_at(url(server), **options).run(second, Resume(2)))
             await until(lambda: second.marks("snapshot complete"), "a whole snapshot", work=again)
             again.cancel()
@@ -59,8 +59,8 @@ def one_epoch(path, behaviour, **options):
 @pytest.mark.parametrize("request_number", range(1, 11))
 def test_the_end_of_the_main_connection_at_any_request_ends_the_epoch(request_number, tmp_path):
     path = database(tmp_path, "CREATE TABLE foo(id INTEGER PRIMARY KEY)", "INSERT INTO foo VALUES (1)")
-    behaviour = ServerOptions(pacing=Pacing.JOINED, close_main_at=request_number)
-    sink, error, second = one_epoch(path, behaviour, canary_seconds=0.05)
+    server_options = ServerOptions(pacing=Pacing.JOINED, close_main_at=request_number)
+    sink, error, second = one_epoch(path, server_options, canary_seconds=0.05)
     assert isinstance(error, SourceUnavailable)
     assert second.folded("foo") == [{"id": 1}]
     if request_number <= 7:
@@ -70,8 +70,8 @@ def test_the_end_of_the_main_connection_at_any_request_ends_the_epoch(request_nu
 def test_the_end_of_the_main_connection_inside_a_result_ends_the_epoch_and_the_chunks_have_landed(tmp_path):
     rows = [f"INSERT INTO foo VALUES ({n})" for n in range(9)]
     path = database(tmp_path, "CREATE TABLE foo(id INTEGER PRIMARY KEY)", *rows)
-    behaviour = ServerOptions(pacing=Pacing.JOINED, close_main_after_chunk=2)
-    sink, error, _ = one_epoch(path, behaviour, max_rows=2)
+    server_options = ServerOptions(pacing=Pacing.JOINED, close_main_after_chunk=2)
+    sink, error, _ = one_epoch(path, server_options, max_rows=2)
     assert isinstance(error, SourceUnavailable)
     assert sink.outline("foo") == [
         "fence low",
@@ -102,7 +102,7 @@ def test_a_fence_that_does_not_come_back_ends_the_epoch(tmp_path, monkeypatch):
     async def use(at):
         return await at.ended(), at.sink
 
-    error, sink = run(use, database(tmp_path), behaviour=ServerOptions(pacing=Pacing.JOINED, drop={1}))
+    error, sink = run(use, database(tmp_path), server_options=ServerOptions(pacing=Pacing.JOINED, drop={1}))
     assert isinstance(error, SourceUnavailable)
     assert "low: what was said on our own channel did not come back" in str(error)
     assert sink.outline("foo") == []
@@ -117,7 +117,9 @@ def test_a_canary_that_does_not_come_back_ends_the_epoch(tmp_path, monkeypatch):
         drop.update(range(1_000_000))
         return await at.ended()
 
-    error = run(use, database(tmp_path), behaviour=ServerOptions(pacing=Pacing.JOINED, drop=drop), canary_seconds=0.05)
+    error = run(
+        use, database(tmp_path), server_options=ServerOptions(pacing=Pacing.JOINED, drop=drop), canary_seconds=0.05
+    )
     assert isinstance(error, SourceUnavailable)
     assert "canary: what was said on our own channel did not come back" in str(error)
 
@@ -177,7 +179,7 @@ def test_a_feed_whose_only_table_is_gone_for_a_while_is_tried_again(tmp_path):
     path = database(tmp_path)
 
     async def running():
-        with SqliteCloudServer.start({"shop.db": path}, behaviour=ServerOptions(pacing=Pacing.JOINED)) as server:
+        with SqliteCloudServer.start({"shop.db": path}, options=ServerOptions(pacing=Pacing.JOINED)) as server:
             receiver, sink = receiver_at(url(server)), Sink()
             first = asyncio.create_task(receiver.run(sink, Resume(1)))
             await until(lambda: sink.marks("snapshot complete"), "a whole snapshot", work=first)
@@ -244,7 +246,7 @@ def test_a_table_that_is_dropped_and_made_anew_is_read_again_when_all_are_wanted
 def test_a_key_that_moves_in_the_window_without_all_columns_voids_the_attempt_and_the_next_one_is_whole(tmp_path):
     rows = [f"INSERT INTO foo VALUES ({n}, 'a', 'b')" for n in range(50)]
     path = database(tmp_path, "CREATE TABLE foo(id INTEGER PRIMARY KEY, a, b)", *rows)
-    behaviour = ServerOptions(pacing=Pacing.JOINED, capture=CaptureMode.HOOK_CHANGED, delay=0.02)
+    server_options = ServerOptions(pacing=Pacing.JOINED, capture=CaptureMode.HOOK_CHANGED, delay=0.02)
 
     async def use(at):
         land, statements = at.sink.land, ["UPDATE foo SET id = 100 WHERE id = 7"]
@@ -258,7 +260,7 @@ def test_a_key_that_moves_in_the_window_without_all_columns_voids_the_attempt_an
         await at.complete()
         return at.sink
 
-    sink = run(use, path, behaviour=behaviour, max_rows=1)
+    sink = run(use, path, server_options=server_options, max_rows=1)
     (void,) = sink.marks("snapshot void")
     assert (void["reason"], void["attempts"]) == ("partial_move", 1)
     assert sink.folded("foo") == stored(path)

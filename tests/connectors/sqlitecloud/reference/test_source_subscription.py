@@ -47,7 +47,7 @@ def test_the_table_comes_as_a_snapshot_and_every_commit_after_it_as_an_update(tm
     path = database(
         tmp_path, "CREATE TABLE foo(id INTEGER PRIMARY KEY, a)", "INSERT INTO foo VALUES (1, 'x'), (2, 'y')"
     )
-    with SqliteCloudServer.start({"shop.db": path}, behaviour=JOINED) as server, watch_of(url(server)) as watch:
+    with SqliteCloudServer.start({"shop.db": path}, options=JOINED) as server, watch_of(url(server)) as watch:
         (first,) = taken(watch, 1)
         assert (first.snapshot, watch.keys, watch.columns) == (True, ("id",), ("id", "a"))
         assert folded(watch, [first]) == [{"id": 1, "a": "x"}, {"id": 2, "a": "y"}]
@@ -64,7 +64,7 @@ def test_a_server_that_takes_channels_for_tables_is_listened_to_as_the_settings_
     path = database(tmp_path, "CREATE TABLE foo(id INTEGER PRIMARY KEY, a)")
     old = replace(JOINED, dialect=Dialect(words=Vocabulary.OLD))
     with (
-        SqliteCloudServer.start({"shop.db": path}, behaviour=old) as server,
+        SqliteCloudServer.start({"shop.db": path}, options=old) as server,
         watch_of(url(server), listen="channel") as watch,
         Peer(server.port) as peer,
     ):
@@ -76,7 +76,7 @@ def test_a_server_that_takes_channels_for_tables_is_listened_to_as_the_settings_
 
 def test_a_table_without_a_key_cannot_be_watched_unless_the_settings_name_one(tmp_path):
     path = database(tmp_path, "CREATE TABLE foo(a TEXT)", "INSERT INTO foo VALUES ('x')")
-    with SqliteCloudServer.start({"shop.db": path}, behaviour=JOINED) as server:
+    with SqliteCloudServer.start({"shop.db": path}, options=JOINED) as server:
         with pytest.raises(SourceRefused, match="no-key"), watch_of(url(server)):
             pass
         with watch_of(url(server), keys=("a",)) as watch:
@@ -86,7 +86,7 @@ def test_a_table_without_a_key_cannot_be_watched_unless_the_settings_name_one(tm
 def test_a_watch_says_that_rows_share_a_key(tmp_path):
     path = database(tmp_path, "CREATE TABLE foo(k TEXT, a)", "INSERT INTO foo VALUES ('x', 1), ('y', 2), ('x', 3)")
     with (
-        SqliteCloudServer.start({"shop.db": path}, behaviour=JOINED) as server,
+        SqliteCloudServer.start({"shop.db": path}, options=JOINED) as server,
         watch_of(url(server), keys=("k",)) as w,
         pytest.raises(RemoteProtocolError, match="duplicate_key"),
     ):
@@ -95,13 +95,13 @@ def test_a_watch_says_that_rows_share_a_key(tmp_path):
 
 def test_a_row_with_a_null_key_that_no_notification_tells_is_seen(tmp_path):
     path = database(tmp_path, "CREATE TABLE foo(id TEXT PRIMARY KEY, a)", "INSERT INTO foo VALUES ('x', 1), (NULL, 5)")
-    with SqliteCloudServer.start({"shop.db": path}, behaviour=JOINED) as server, watch_of(url(server)) as watch:
+    with SqliteCloudServer.start({"shop.db": path}, options=JOINED) as server, watch_of(url(server)) as watch:
         assert folded(watch, taken(watch, 1)) == [{"id": "x", "a": "1"}, {"id": None, "a": "5"}]
 
 
 def test_a_watch_whose_connection_is_lost_hands_out_what_it_had_and_then_says_so(tmp_path):
     path = database(tmp_path)
-    with SqliteCloudServer.start({"shop.db": path}, behaviour=JOINED) as server, watch_of(url(server)) as watch:
+    with SqliteCloudServer.start({"shop.db": path}, options=JOINED) as server, watch_of(url(server)) as watch:
         assert [update.snapshot for update in taken(watch, 1)] == [True]
         server.disconnect_all()
         with pytest.raises(SourceUnavailable):
@@ -118,7 +118,7 @@ def test_a_watch_of_nobody_is_refused_as_its_block_begins(tmp_path):
 
 def test_a_watch_leaves_no_channel_behind(tmp_path):
     path = database(tmp_path)
-    with SqliteCloudServer.start({"shop.db": path}, behaviour=JOINED) as server:
+    with SqliteCloudServer.start({"shop.db": path}, options=JOINED) as server:
         with watch_of(url(server)) as watch:
             taken(watch, 1)
         with Peer(server.port) as peer:

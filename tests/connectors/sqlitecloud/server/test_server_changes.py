@@ -38,8 +38,8 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     files = {case["id"]: folder / f"{case['id']}.db" for case in CASES}
     for file in files.values():
         file.touch()
-    behaviour = ServerOptions(dialect=Dialect(words=request.param), pacing=Pacing.JOINED)
-    with SqliteCloudServer.start(files, behaviour=behaviour) as server:
+    server_options = ServerOptions(dialect=Dialect(words=request.param), pacing=Pacing.JOINED)
+    with SqliteCloudServer.start(files, options=server_options) as server:
         yield server, WORDS[request.param]
 
 

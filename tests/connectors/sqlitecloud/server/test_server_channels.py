@@ -1,4 +1,4 @@
-"""What a channel is: of the server and of no table, or, by an option, of a database and perhaps a table."""
+"""Channels of the server, which are no tables; or, by an option, of a database and perhaps of a table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def two(tmp_path: Path) -> Iterator[SqliteCloudServer]:
         connection.execute(FOO)
         connection.execute("CREATE TABLE bar(id INTEGER PRIMARY KEY)")
         connection.close()
-    with SqliteCloudServer.start(files, behaviour=OLD) as server:
+    with SqliteCloudServer.start(files, options=OLD) as server:
         yield server
 
 
@@ -96,9 +96,9 @@ def test_all_tables_of_no_database_cannot_be_listened_to(two: SqliteCloudServer)
 def test_which_servers_take_a_channel_for_a_table(
     file: Path, dialect: Vocabulary, channels: Channels | None, notified: bool
 ) -> None:
-    behaviour = ServerOptions(dialect=Dialect(words=dialect), channels=channels)
+    server_options = ServerOptions(dialect=Dialect(words=dialect), channels=channels)
     with (
-        SqliteCloudServer.start({"shop.db": file}, behaviour=behaviour) as server,
+        SqliteCloudServer.start({"shop.db": file}, options=server_options) as server,
         writer(server) as peer,
         peer.listen("LISTEN foo", server.port) as listener,
     ):

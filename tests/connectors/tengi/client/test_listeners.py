@@ -309,14 +309,14 @@ def test_a_listener_that_takes_long_makes_the_peer_wait_and_costs_nothing(transp
     async def on_message(_connection: Connection, message: Message) -> None:
         received.append(message.body)
         if message.body == 0:
-            await asyncio.sleep(1)
+            await asyncio.sleep(0.5)
 
     received: list[Any] = []
 
     async def work() -> None:
         async with (
             serving(lambda each: each.add_message_listener(on_message), poll_wait=0.05) as server,
-            connected(server, transport, request_timeout=0.5) as connection,
+            connected(server, transport, request_timeout=0.25) as connection,
         ):
             for number in range(100):
                 await connection.write_object(number)

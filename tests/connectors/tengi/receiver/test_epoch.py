@@ -124,6 +124,15 @@ def test_what_does_not_fit_the_bound_is_given_up_and_asked_for() -> None:
     assert played.asked[-1] == Subscribe("orders", 1, EPOCH)
 
 
+def test_of_many_that_do_not_fit_the_first_asks_for_all() -> None:
+    played = Played(1, reorder_packets=2)
+    played.take(schema(), *changes(3, 4, 5, 6, 7, 8))
+    assert played.marks == ["given up", "gap", *["given up"] * 3]
+    assert played.asked == [Subscribe("orders", 1, EPOCH)] * 2
+    played.take(schema(), *changes(2, 3, 4, 5, 6, 7, 8))
+    assert played.places == ["control none", *(f"data whole {seq}" for seq in range(2, 9))]
+
+
 def test_rows_of_a_version_that_is_not_known_yet_wait_for_their_schema() -> None:
     played = Played(1)
     played.take(change(2, "DELETE", key={"id": 1}), schema())
@@ -152,6 +161,17 @@ def test_a_snapshot_whose_next_part_does_not_come_is_asked_for_again() -> None:
     played.wait(1)
     assert played.asked[-1] == Subscribe("orders", -1)
     assert played.marks == ["snapshot asked", "snapshot asked"]
+
+
+def test_another_snapshot_is_asked_for_in_place_of_one_that_nobody_asked_for_and_that_does_not_end() -> None:
+    played = Played(1, snapshot_wait=30)
+    played.take(schema(), *changes(2), snapshot(5, [ONE], last=False))
+    played.wait(30)
+    assert played.asked[-1] == Subscribe("orders", -1)
+    assert Played(landed_positions(played.frames)).asked == [Subscribe("orders", -1)]
+    other = snapshot(5, [ONE]).set_value("id", Identifier(bytes(16)))
+    played.take(schema(), *changes(6), other, *changes(7))
+    assert played.places[2:] == ["snapshot begin", "snapshot whole 5", "data whole 6", "data whole 7"]
 
 
 def test_a_quiet_table_is_asked_for_again_now_and_then() -> None:

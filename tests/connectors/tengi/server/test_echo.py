@@ -1,4 +1,4 @@
-"""The seed's echo pair in its Python form: over each transport, and as the README prints it."""
+"""The echo pair of tengi's README, in Python: over each transport, and as our README prints it."""
 
 from __future__ import annotations
 

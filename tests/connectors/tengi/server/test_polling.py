@@ -1,4 +1,4 @@
-"""HTTP long polling of the server, as the protocol's chapters 5.3 and 7 have it."""
+"""HTTP long polling of the server, as PROTOCOL.md has it under "Transports, client and server"."""
 
 from __future__ import annotations
 

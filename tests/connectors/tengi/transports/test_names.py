@@ -70,6 +70,7 @@ def test_the_builder_collects_transports_with_their_ports_and_types() -> None:
     builder.add_transport("websocket", port=9000).add_class(Point, Login).add_enum(9, ["A", "B"]).add_enumerable(
         10, {"ONE": 1}
     )
+    builder.add_marshaller(Marshaller(11, accepts_class(complex), lambda _: 1j, lambda *_: None))
     configuration = builder.set(poll_wait=1.5).ssl(verify=False).build()
     assert configuration.tls == Tls(verify=False)
     assert list(configuration.transports.items()) == [
@@ -81,6 +82,7 @@ def test_the_builder_collects_transports_with_their_ports_and_types() -> None:
     assert configuration.types.marshallables[7] is Point
     assert set(configuration.types.enums) == {9}
     assert set(configuration.types.enumerables) == {10}
+    assert set(configuration.types.marshallers) == {11}
     assert configuration.poll_wait == 1.5
 
 

@@ -16,7 +16,7 @@ from silverfold.conf.errors import OversizedMessage, TruncatedMessage, WireError
 from silverfold.connectors.deephaven.protocol.frames import FrameCutter as DeephavenCutter
 from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
 from silverfold.connectors.wire.framing.cutter import Frame, FrameCutter, frames_of
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.settings import FixedHeader, Framing, Number
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.framed import cutter_for, measure

@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from silverfold.connectors.wire.framing.cutter import FrameCutter, frames_of
-from silverfold.connectors.wire.framing.known import FRAMINGS
+from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.settings import EncodingType, FixedHeader, Framing, Mark, Number
 
 VENUE = tomllib.loads((Path(__file__).parents[3] / "golden" / "framing" / "venue.toml").read_text("utf-8"))

@@ -141,7 +141,7 @@ def test_a_seed_says_what_happens(music: Path, tmp_path: Path) -> None:
 
 def test_listeners_hear_of_its_changes_from_the_server_itself(music: Path) -> None:
     with (
-        SqliteCloudServer.start({"m": music}, behaviour=ServerOptions(pacing=Pacing.JOINED)) as server,
+        SqliteCloudServer.start({"m": music}, options=ServerOptions(pacing=Pacing.JOINED)) as server,
         Peer(server.port) as peer,
         peer.listen("LISTEN TABLE * DATABASE m", server.port) as listener,
     ):

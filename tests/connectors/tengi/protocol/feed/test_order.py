@@ -84,12 +84,23 @@ def test_what_cannot_be_held_is_given_up_and_asked_for_once(bounds: dict[str, in
     assert change(table, 10) == [land(10)]
 
 
-def test_changes_behind_a_snapshot_under_way_are_held_until_it_is_over_or_abandoned() -> None:
+def test_changes_behind_a_snapshot_that_was_abandoned_are_held_until_another_one_is_over() -> None:
     table = order()
     assert part(table, 0, seq=5) == [Land("p0", "begin", None)]
     assert change(table, 6) == []
-    assert table.abandon_snapshot(0.0) == [land(6)]
+    table.abandon_snapshot(0.0)
+    assert (table.position, change(table, 7)) == (None, [])
     assert part(table, 1, seq=5) == [Duplicate("p1")]
+    assert part(table, 0, last=True, seq=5, id=OTHER) == [Land("p0", "whole", at(5)), land(6), land(7)]
+
+
+def test_without_a_snapshot_under_way_there_is_none_to_abandon() -> None:
+    table = order(max_held=1)
+    change(table, 7)
+    assert change(table, 8) == [GivenUp("8"), Gap(NOW, 6, 6), Ask(at(5))]
+    table.abandon_snapshot(0.0)
+    assert table.position == at(5)
+    assert change(table, 9) == [GivenUp("9")]
 
 
 def part(table: TableOrder[str], number: int, *, last: bool = False, seq: int = 7, id: Identifier = ID) -> list[Any]:
@@ -236,7 +247,7 @@ def test_whatever_happens_to_packets_changes_land_in_order_each_once(random: Ran
             source.send([("change", source.newest)])
     source.loses = False
     source.sent.clear()
-    perform(table.abandon_snapshot(now))
+    table.abandon_snapshot(now)
     source.subscribe(table.position)
     for _ in range(10):
         now += 6.0

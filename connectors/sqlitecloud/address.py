@@ -1,4 +1,4 @@
-"""The location of a feed's database (its ``address``, a connection string) and the credentials in its options."""
+"""What a feed's settings connect to: the database of its ``address``, a connection string, with its credentials."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def connection_settings(feed: SqliteCloudFeed, environ: Mapping[str, str]) -> Co
     return settings.model_copy(update={"max_rows": options.max_rows})
 
 
-def address_problems(feed: SqliteCloudFeed) -> Iterator[Problem]:
+def connection_problems(feed: SqliteCloudFeed) -> Iterator[Problem]:
     """Yield problems with the address. Secrets are not resolved; the address is shown without its credentials."""
     options = feed.options
     if options.connection is not None:

@@ -70,15 +70,15 @@ class GrowingFile(Closeable):
                 no file or another one.
         """
         named = self._stat_path()
-        held, place = os.fstat(self._file.fileno()), self._read_to
+        held, read_to = os.fstat(self._file.fileno()), self._read_to
         if held.st_size > self._file.tell():
             return True
-        if held.st_size < place:
-            raise SourceUnavailable(f"{self._path} has {held.st_size} bytes, {place} were read: it was cut")
+        if held.st_size < read_to:
+            raise SourceUnavailable(f"{self._path} has {held.st_size} bytes, {read_to} were read: it was cut")
         if isinstance(named, OSError):
             raise self._unavailable(named) from named
         if not os.path.samestat(named, held):
-            raise SourceUnavailable(f"{self._path} is another file now, {place} bytes were read of the one before")
+            raise SourceUnavailable(f"{self._path} is another file now, {read_to} bytes were read of the one before")
         return False
 
     def _stat_path(self) -> os.stat_result | OSError:

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from silverfold.connectors.common.key_span import KeySpan
 from silverfold.pipelines.places import Place
+from silverfold.pipelines.storage.silver_rows import SilverRows
 from silverfold.pipelines.store import open_table
-from silverfold.pipelines.verifying.silver_rows import SilverRows
 
 IO = Path("/proc/self/io")
 
@@ -54,7 +54,7 @@ def test_a_key_of_any_type_is_found(tmp_path, name):
 
 
 def test_a_table_is_searched_a_part_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("silverfold.pipelines.verifying.silver_rows._AT_ONCE", 1)
+    monkeypatch.setattr("silverfold.pipelines.storage.silver_rows._AT_ONCE", 1)
     numbers = range(100_000)
     rows = table_at(tmp_path, pa.table({"k": pa.array(numbers), "_position": pa.array(numbers)}))
     wanted = [*range(0, 100_000, 17), 100_000, -1]
@@ -111,7 +111,7 @@ def test_what_is_too_large_or_lacks_a_column_is_not_searched(tmp_path, monkeypat
     rows = table_at(tmp_path, pa.table({"k": pa.array([1, 2, 3])}))
     assert rows.can_be_searched(["k"])
     assert not rows.can_be_searched(["k", "new"])
-    monkeypatch.setattr("silverfold.pipelines.verifying.silver_rows._SEARCHED", 2)
+    monkeypatch.setattr("silverfold.pipelines.storage.silver_rows._SEARCHED", 2)
     assert not rows.can_be_searched(["k"])
 
 

@@ -1,6 +1,6 @@
-"""The client's link over HTTP long polling: a task polls while events are wanted, another posts what is queued.
+"""The client's link over HTTP long polling: one task polls while events are wanted, another posts queued packets.
 
-Never two polls at a time. A poll that was sent is abandoned only at the end: the server has emptied its queue for it.
+There is one poll at a time. A sent poll is only abandoned at the end, for the server empties its queue to answer it.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from silverfold.connectors.tengi.transports.requests import CONTENT_TYPE, MAX_HE
 
 _CLOSED: Final = Closed("end of the connection")
 _SHORTEST_POLL: Final = 0.1
-"""Seconds between polls at least, unless one brings a message: not every server waits for one."""
+"""Least seconds between polls that bring no message: some servers answer at once."""
 
 
-class PollingLink(Link):
+class ClientPollingLink(Link):
     """A client's connection over HTTP.
 
     Args:
@@ -59,10 +59,14 @@ class PollingLink(Link):
         self._post_socket: Connection | None = None
         self._has_ended = False
 
-    async def shake_hands(self) -> None:
-        """Shake hands. Raises as ``dialing.open_link``."""
-        request = self._client.send_handshake(self._settings.handshake)
-        body = await self._exchange(request)
+    async def shake_hands(self, handshake: bytes) -> None:
+        """Exchange handshakes: post ours, and take the answer.
+
+        Raises:
+            SourceUnavailable: The server cannot be reached, or closed the connection without a handshake.
+            RemoteProtocolError, WireError: The answer is no handshake.
+        """
+        body = await self._exchange(handshake)
         if body is None:
             raise SourceUnavailable(f"{self.peer_address} closed the connection without a handshake")
         self._client.receive(body)
@@ -72,7 +76,7 @@ class PollingLink(Link):
         self.handshake = event.values
 
     def start(self) -> None:
-        """Start posting what is queued: the handshakes are done."""
+        """Start posting queued packets, after the handshakes."""
         self._posting = asyncio.create_task(self._post_queued())
 
     async def next_event(self) -> LinkEvent:
@@ -88,7 +92,7 @@ class PollingLink(Link):
         return self._events.popleft()
 
     def _check_tasks(self, polling: asyncio.Task[None], posting: asyncio.Task[None]) -> None:
-        """Take the result of what has ended. Raise its error."""
+        """Take the results of the tasks that have ended. Raise their error."""
         try:
             if polling.done():
                 self._polling = None
@@ -160,9 +164,9 @@ class PollingLink(Link):
                 raise
 
     async def _post(self, packet: bytes) -> None:
-        """Post a packet: 204 means taken; a close without an answer, sent.
+        """Post a packet. The answer 204 means that it was taken; a close without an answer, that it was sent.
 
-        A server that is busy may take long, as over TCP. One that is gone is noticed by the polls meanwhile.
+        A busy server may take long, as over TCP. The polls notice meanwhile if it is gone.
         """
         socket = self._post_socket
         is_used = socket is not None and not socket.ended.done()

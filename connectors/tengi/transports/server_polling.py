@@ -1,7 +1,18 @@
 """The server's link over HTTP long polling: requests on many sockets, one connection.
 
-Posts wait until the application has taken the one before. A poll takes what is queued, or waits for it; messages whose
-answer could not be written are queued again.
+A post hands over one event. Its request waits, in the order of arrival, until the application has taken the event
+before::
+
+    empty ──post: _deliver──▶ holds an event (_arrived is set) ──next_event──▶ empty (_taken is set)
+      └──────────────┬────────────────────┘
+                   _end ──▶ closed: both events are set; next_event returns the held event, then Closed
+
+A poll takes what is queued for sending, or waits for it. Polls answer one at a time; the newest waits::
+
+    waiting ──a message is queued, or poll_wait is over──▶ answering ──sent──▶ answered (_answered is set)
+      │                                                       └──not sent──▶ its messages are queued again, in front
+      ├──a newer poll: _superseded──▶ answering, with no messages
+      └──_end, or its socket ends──▶ over, without an answer
 """
 
 from __future__ import annotations
@@ -23,16 +34,16 @@ from silverfold.connectors.tengi.transports.link import Link, LinkEvent
 from silverfold.connectors.tengi.transports.requests import encode_answer
 
 _ENVELOPE: Final = 47
-"""Bytes of an answer without messages."""
+"""Bytes of an answer that has no messages."""
 _MAX_POSTS: Final = 16
-"""Posts of one connection that wait at one time."""
+"""Most posts of one connection that wait at a time."""
 
 
-class PolledLink(Link):
+class ServerPollingLink(Link):
     """A server's connection over HTTP. It expires if no request comes for ``expire_after`` seconds.
 
     Args:
-        forget: Called at the end: no request belongs to it any more.
+        forget: Called with the link at its end. No request may be handed to it any more.
     """
 
     def __init__(
@@ -42,16 +53,23 @@ class PolledLink(Link):
         *,
         peer_address: str,
         log: FilteringBoundLogger,
-        forget: Callable[[PolledLink], object],
+        forget: Callable[[ServerPollingLink], object],
     ) -> None:
         super().__init__(protocol, settings, peer_address=peer_address, log=log)
         self._server, self._forget = protocol, forget
         self._event: LinkEvent | None = None
+        """A queue of one. `asyncio.Queue` would not do: its `shutdown`, which wakes both sides, is of Python 3.13."""
         self._arrived, self._taken = asyncio.Event(), asyncio.Event()
-        self._turn, self._answering = asyncio.Lock(), asyncio.Lock()
+        self._turn = asyncio.Lock()
+        """Of the posts: the lock is fair, so events keep the order of their requests."""
         self._posts = 0
+        """Posts that wait, the one whose turn it is included."""
+        self._answering = asyncio.Lock()
+        """Held while messages are taken and written, so that a second poll cannot overtake them."""
         self._superseded: asyncio.Event | None = None
+        """Ends the wait of the newest poll."""
         self._answered = asyncio.Event()
+        """Set by each answer, for `close`, which waits until nothing is queued."""
         self._closed: Closed | None = None
         self._expiry = asyncio.get_running_loop().call_later(settings.expire_after, self._expire)
 
@@ -68,17 +86,17 @@ class PolledLink(Link):
         return event
 
     async def serve(self, body: bytes, socket: Socket) -> HTTPStatus | None:
-        """Serve the body of a request; return the status to answer, or None if a poll was answered.
+        """Serve the body of a request. Return the status to answer with; None if it was a poll, which is answered.
 
         Raises:
-            RemoteProtocolError: It is not allowed. The connection has ended.
+            RemoteProtocolError: The packet is not allowed. The connection has ended.
         """
         self._received()
         self._server.receive(body)
         try:
             event = self._server.next_event()
         finally:
-            self._check_final()
+            self._end_after_violation()
         if isinstance(event, PollReceived):
             await self._answer(socket)
             return None
@@ -128,7 +146,7 @@ class PolledLink(Link):
             self._arrived.set()
 
     async def _answer(self, socket: Socket) -> None:
-        """Answer a poll: with what is queued now or comes in time. A later poll ends this one."""
+        """Answer a poll with the messages that are queued now or in time. A later poll ends this one."""
         if self._superseded is not None:
             self._superseded.set()
         superseded = self._superseded = asyncio.Event()
@@ -161,7 +179,7 @@ class PolledLink(Link):
             for each in tasks:
                 each.cancel()
 
-    def _check_final(self) -> None:
+    def _end_after_violation(self) -> None:
         if self._server.state is State.CLOSED:
             self._end("the client violated the protocol")
 
