@@ -74,6 +74,8 @@ async def read_shard(
             shard_id=shard_id,
             from_=shard_offset(RecordId(shard_id, last, 0) if last else start),
         )
+        if max_batches:  # with the last one again after a break
+            request.max_read_batches = max_batches - count + bool(last)
         if until is not None:
             request.until.CopyFrom(shard_offset(until))
         target = await cluster.any_node()

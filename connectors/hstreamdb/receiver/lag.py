@@ -108,4 +108,6 @@ class Lag:
         if self._starved <= before:
             return []
         shards = [str(shard_id) for shard_id in sorted(self._starved)]
-        return [mark("starved", stream=self._stream, level="warning", shards=shards, consumers=self._consumers)]
+        why = "these shards have batches that did not land, and the subscription sends none of them"
+        consumers = self._consumers
+        return [mark("starved", stream=self._stream, level="warning", reason=why, shards=shards, consumers=consumers)]

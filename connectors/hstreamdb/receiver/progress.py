@@ -8,12 +8,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
+from silverfold.conf.errors import SourceRefused
 from silverfold.connectors.frames import Frame, FrameSink
+from silverfold.connectors.hstreamdb.client.administration import OF_OTHER_STREAM
 from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
-from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import Subscription
+from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 from silverfold.connectors.hstreamdb.receiver.gaps import GapSearch
@@ -24,6 +26,13 @@ _GAP_SECONDS: Final = 1.0
 """Seconds between looks, at least, when a frame shows a gap: the next epoch does not know of it."""
 _LEAST_PATIENCE: Final = 10.0
 """Seconds without a frame, at least, before a shard that is ahead is a warning; else the subscription's time-out."""
+
+
+def check_stream(found: GetSubscriptionResponse, options: HStreamOptions) -> None:
+    """Raise SourceRefused for a subscription of another stream than the feed's, such as a deleted one."""
+    if (stream := found.subscription.stream_name) != options.stream:
+        text = f"{options.subscription} is of {stream}, not of {options.stream}: {OF_OTHER_STREAM}"
+        raise SourceRefused(code="OtherStream", text=text)
 
 
 class Progress:
@@ -83,11 +92,16 @@ class Progress:
 
         Args:
             pending: Returns the number of landed records that are not acknowledged yet.
+
+        Raises:
+            SourceRefused: The subscription is of another stream now.
         """
         subscription_id = self._options.subscription
         while True:
             self._gap_found.clear()
             found = await self._calls.one("GetSubscription", partial(self._client.get_subscription, subscription_id))
+            if found is not None:
+                check_stream(found, self._options)
             tails = await self._tails()
             # Each is taken as soon as it is made: an epoch that ends meanwhile has it, as the next one believes.
             sink.take(await self._gaps.look(tails))

@@ -23,7 +23,7 @@ from silverfold.connectors.hstreamdb.protocol.status import Action
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches, landed_batches
 from silverfold.connectors.hstreamdb.receiver.landing import Acknowledgements, Landing
-from silverfold.connectors.hstreamdb.receiver.progress import Progress
+from silverfold.connectors.hstreamdb.receiver.progress import Progress, check_stream
 
 COMMIT_SECONDS, ANSWER_SECONDS = 0.2, 0.05
 """Assumed time of a commit, and until the server has an acknowledgement."""
@@ -119,9 +119,7 @@ class HStreamReceiver:
             except ConfigError as error:
                 raise self._other_setting(error) from error
         found = await client.get_subscription(options.subscription)
-        if (stream := found.subscription.stream_name) != options.stream:
-            text = f"{options.subscription} is of {stream}, not of {options.stream}: {OF_OTHER_STREAM}"
-            raise SourceRefused(code="OtherStream", text=text)
+        check_stream(found, options)
         return found
 
     def _other_setting(self, error: ConfigError) -> ConfigError:

@@ -93,14 +93,17 @@ def test_a_read_that_breaks_goes_on_after_its_last_batch() -> None:
         async with connected({"ReadShardStream": shard}) as (_, client):
             assert await read(client) == [frame(each, b"x%d" % each) for each in range(1, 9)]
             assert [each.from_.record_offset.batch_id for each in shard.requests] == [0, 0, 3, 4]
+            assert {each.max_read_batches for each in shard.requests} == {0}
 
     asyncio.run(scenario())
 
 
 def test_a_read_ends_after_the_wanted_number_of_batches() -> None:
     async def scenario() -> None:
-        async with connected({"ReadShardStream": Shard()}) as (_, client):
+        shard = Shard(1, 10)
+        async with connected({"ReadShardStream": shard}) as (_, client):
             assert len(await read(client, max_batches=3)) == 3
+        assert [each.max_read_batches for each in shard.requests] == [3, 2]  # two came, and the last one comes again
 
     asyncio.run(scenario())
 

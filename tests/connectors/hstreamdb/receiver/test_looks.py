@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from silverfold.conf.errors import SourceUnavailable
+from silverfold.conf.errors import SourceRefused, SourceUnavailable
 from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
@@ -27,7 +27,8 @@ from tests.support.hstreamdb.receiving import CountingSink, until
 OLD, NEW = 2 << 32, 3 << 32
 """Two epochs of a log, as the batches with the number 0."""
 EARLIEST, LATEST = (
-    Subscription(ack_timeout_seconds=60, creation_time=Timestamp(seconds=1), offset=offset) for offset in SpecialOffset
+    Subscription(stream_name=STREAM, ack_timeout_seconds=60, creation_time=Timestamp(seconds=1), offset=offset)
+    for offset in SpecialOffset
 )
 
 
@@ -48,11 +49,12 @@ class Source:
     def __init__(self, batches: Mapping[int, Sequence[int]], ends: Mapping[int, int] | None = None) -> None:
         self.batches = dict(batches)
         self.ends = {shard: max(found) for shard, found in batches.items()} | dict(ends or {})
+        self.subscription = EARLIEST
         self.broken: dict[int, str] = {}
         """Which calls fail for a shard."""
 
     async def get_subscription(self, _name: str) -> GetSubscriptionResponse:
-        return GetSubscriptionResponse(subscription=EARLIEST)
+        return GetSubscriptionResponse(subscription=self.subscription)
 
     async def list_shards(self, _stream: str) -> list[Shard]:
         return [Shard(shard_id=shard) for shard in self.ends]
@@ -202,6 +204,17 @@ def test_batches_that_stay_in_the_shard_and_do_not_come_are_a_warning_once() -> 
         (found,) = looks.sink.marks("not delivered")
         assert (found["level"], found["shards"]) == ("warning", {"7": f"behind {OLD + 1}"})
         assert looks.sink.marks("expired") == []
+
+    asyncio.run(run())
+
+
+def test_a_subscription_whose_stream_was_deleted_ends_the_epoch_and_says_so() -> None:
+    async def run() -> None:
+        source = Source({7: [OLD + 1]})
+        source.subscription = Subscription(stream_name="__deleted_stream__", creation_time=Timestamp(seconds=1))
+        looks = Looks(source)
+        with pytest.raises(SourceRefused, match="is of __deleted_stream__, not of orders"):
+            await asyncio.wait_for(looks.progress.run(looks.sink, lambda: 0), 5)
 
     asyncio.run(run())
 
