@@ -66,13 +66,22 @@ class Epoch:
         self._ping_at = now + self._ping_interval
         return [frame for table in self._tables.values() for frame in table.subscribe(now)]
 
-    def due(self, now: float) -> list[Frame]:
-        """Return the frames to land because of the time. Safe to call at any time. Raises as `take`."""
+    def due(self, now: float, *, is_reading: bool = True) -> list[Frame]:
+        """Return the frames to land because of the time. Safe to call at any time. Raises as `take`.
+
+        Args:
+            is_reading: False while nobody reads: then no packet is late, and only pings are due.
+        """
         if self._ping_at <= now:
             self._pings, self._ping_at = self._pings + 1, now + self._ping_interval
             self._answers.append(Ping(self._pings))
-        late = [table for table in self._tables.values() if table.deadline <= now]
+        late = [table for table in self._tables.values() if is_reading and table.deadline <= now]
         return [frame for table in late for frame in table.due(now)]
+
+    def postpone(self, seconds: float) -> None:
+        """Wait so many seconds longer for all packets: nobody read meanwhile."""
+        for table in self._tables.values():
+            table.postpone(seconds)
 
     def requests(self) -> list[Subscribe | Ping | Pong]:
         """Return the packets to send since the last call."""
@@ -143,7 +152,8 @@ class Epoch:
         frames = [frame for table in tables for frame in table.take_error(error, now)]
         refusals = {stream: table.refused for stream, table in self._tables.items() if table.refused is not None}
         if len(refusals) == len(self._tables):
-            raise Refused(frames, code=str(error.code), text=error.text, stream=error.table)
+            text = f"the source refuses: {error.text}"
+            raise Refused(frames, code=str(error.code), text=text, stream=error.table)
         return frames
 
     def _mark_unknown(self, what: str) -> list[Frame]:

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceUnavailable, WireError
+from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable, WireError
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.tasks import until_first_ends
 from silverfold.connectors.frames import FrameSink, Resume, mark
@@ -43,6 +43,8 @@ class TengiReceiver:
         self._schemas: dict[str, Schema] = {}
         self._begin_anew = set(_streams(feed)) if feed.options.snapshot_at_start else set[str]()
         self._has_begun = False
+        self._is_reading = True
+        """False while a frame waits for room in bronze."""
         self._log = structlog.get_logger("tengi.receiver").bind(feed=feed.name)
 
     async def run(self, sink: FrameSink, resume: Resume) -> str | None:
@@ -61,6 +63,8 @@ class TengiReceiver:
                 return
             try:
                 found = await self._serve(link, sink, resume)
+            except SourceRefused as error:  # anybody may connect: another source may serve the tables
+                served.set_exception(SourceUnavailable(f"{link.peer_address}: {error}"))
             except Exception as error:
                 served.set_exception(error)
             else:
@@ -85,6 +89,7 @@ class TengiReceiver:
             "connected", transport=link.transport.value, peer=link.peer_address, connection_id=str(link.connection_id)
         )
         await sink.land([connected, *epoch.begin(self._now())])
+        self._is_reading = True
         try:
             await until_first_ends(
                 self._read(link, epoch, sink),
@@ -102,10 +107,21 @@ class TengiReceiver:
         return None
 
     async def _read(self, link: Link, epoch: Epoch, sink: FrameSink) -> None:
-        """Land packets until the source ends the connection."""
+        """Land packets until the source ends the connection.
+
+        While bronze has no room, nobody reads: that time counts neither as the source's silence nor as a late packet.
+        """
         now = asyncio.get_running_loop().time
         while not isinstance(event := await link.next_event(), Closed):
-            await sink.land(epoch.take(event, now()))
+            began = now()
+            frames = epoch.take(event, began)
+            self._is_reading = False
+            await sink.land(frames)
+            self._is_reading = True
+            paused = now() - began
+            if paused > _TICK:
+                link.discount(paused)
+                epoch.postpone(paused)
 
     async def _keep_time(self, link: Link, epoch: Epoch, sink: FrameSink) -> None:
         """Send packets and do what is due, for ever. Raises SourceUnavailable if the source is gone.
@@ -114,9 +130,10 @@ class TengiReceiver:
         """
         while True:
             now = self._now()
-            link.check_alive(self._feed.options.dead_after)
-            if epoch.deadline <= now:
-                await sink.land(epoch.due(now))
+            if self._is_reading:
+                link.check_alive(self._feed.options.dead_after)
+            if epoch.deadline <= now and (frames := epoch.due(now, is_reading=self._is_reading)):
+                await sink.land(frames)
             for request in epoch.requests():
                 await self._send(link, request)
             await asyncio.sleep(_TICK)

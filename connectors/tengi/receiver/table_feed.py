@@ -97,6 +97,13 @@ class TableFeed:
         late = min(self._schema_by, self._part_by, self._idle_by, self._retry_at) <= now
         return [*(self.subscribe(now) if late else ()), *self._perform(self._order.elapsed(now), now)]
 
+    def postpone(self, seconds: float) -> None:
+        """Wait so many seconds longer for all packets."""
+        self._schema_by += seconds
+        self._part_by += seconds
+        self._idle_by += seconds
+        self._order.postpone(seconds)
+
     def take(self, heading: Heading, packet: MessageReceived, now: float) -> list[Frame]:
         """Take a schema, a part of a snapshot, or a change; return the frames to land.
 

@@ -94,6 +94,11 @@ class Link(ABC):
         if untaken_since is not None and now >= untaken_since + silence:
             raise SourceUnavailable(f"{self.peer_address}: takes nothing for {silence:g} s")
 
+    def discount(self, seconds: float) -> None:
+        """Leave so many seconds out of the peer's silence: nobody read meanwhile, so it had to wait."""
+        self.last_received += seconds
+        self._outbox.discount(seconds)
+
     @abstractmethod
     async def close(self) -> None:
         """Send what is queued, for up to ``close_timeout``, and end the connection. Safe to repeat."""

@@ -76,6 +76,11 @@ class Outbox:
             self._items.appendleft(item)
             self._resize(len(item))
 
+    def discount(self, seconds: float) -> None:
+        """Leave so many seconds out of `untaken_since`."""
+        if self.untaken_since is not None:
+            self.untaken_since += seconds
+
     def close(self, *, drop: bool = False) -> None:
         """Accept no more items. With ``drop``, forget the queued ones."""
         self.is_closed = True

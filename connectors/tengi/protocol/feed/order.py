@@ -195,6 +195,11 @@ class TableOrder(Generic[T]):
             return []
         return self._ask(now, min(self._held, default=None))
 
+    def postpone(self, seconds: float) -> None:
+        """Wait so many seconds longer for a missing change."""
+        if self.deadline is not None:
+            self.deadline += seconds
+
     def _complete(self, position: Position, now: float) -> list[Action[T]]:
         self._end_snapshot()
         self.position, self._gaps = position, 0

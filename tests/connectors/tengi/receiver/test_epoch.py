@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from silverfold.conf.errors import RemoteProtocolError, SourceRefused, TruncatedMessage
 from silverfold.connectors.frames import Boundary, Frame, Kind
-from silverfold.connectors.tengi.options import TengiOptions
 from silverfold.connectors.tengi.protocol import Identifier, Int, Packet
 from silverfold.connectors.tengi.protocol.events import BadFrame, MessageReceived
 from silverfold.connectors.tengi.protocol.feed.packets import (
@@ -26,65 +21,13 @@ from silverfold.connectors.tengi.protocol.feed.packets import (
     Subscribe,
 )
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN
-from silverfold.connectors.tengi.receiver.epoch import Epoch, Refused
-from silverfold.connectors.tengi.receiver.receiver import new_epoch
-from tests.support.tengi.landed import CONNECTION, EPOCH, MESSAGE, change, entry, feed_of, frame_of, schema, snapshot
+from silverfold.connectors.tengi.receiver.epoch import Refused
+from tests.support.tengi.landed import CONNECTION, EPOCH, MESSAGE, change, entry, frame_of, schema, snapshot
+from tests.support.tengi.played import BODY_AT, Played, changes
 from tests.support.tengi.receiving import landed_positions
 
-_BODY_AT = 39
 WIDER = schema({"id": "bigint", "name": "string", "price": "double", "note": "string"}, version=2)
 ONE = entry(row={"id": 1, "name": "one", "price": 1.5})
-
-
-class Played:
-    """An epoch of the table orders, and what landed of it."""
-
-    def __init__(
-        self,
-        seq: int | dict[str, str] | None = None,
-        schemas: dict[str, Schema] | None = None,
-        clock: Callable[[], float] = time.time,
-        **options: Any,
-    ) -> None:
-        feed = replace(feed_of(), options=TengiOptions(transport="tcp", **options))
-        positions = {"orders": str(Position(EPOCH, seq))} if isinstance(seq, int) else seq or {}
-        self.epoch: Epoch = new_epoch(feed, positions, schemas={} if schemas is None else schemas, clock=clock)
-        self.now = 0.0
-        self.frames: list[Frame] = self.epoch.begin(self.now)
-        self.asked: list[Any] = self.epoch.requests()
-
-    def take(self, *packets: Packet) -> None:
-        for packet in packets:
-            event = MessageReceived(CONNECTION, MESSAGE, frame_of(packet), _BODY_AT, BUILT_IN)
-            self.frames += self.epoch.take(event, self.now)
-            self.asked += self.epoch.requests()
-
-    def wait(self, seconds: float) -> None:
-        self.now += seconds
-        self.frames += self.epoch.due(self.now)
-        self.asked += self.epoch.requests()
-
-    @property
-    def places(self) -> list[str | None]:
-        """Kind and boundary of what landed, without marks, and the seq if it gives a position."""
-        return [
-            f"{frame.kind} {frame.boundary}" + (f" {int(frame.source_position[21:])}" if frame.source_position else "")
-            for frame in self.frames
-            if frame.kind is not Kind.MARK
-        ]
-
-    @property
-    def progress(self) -> list[dict[str, Any]]:
-        marks = [json.loads(frame.body) for frame in self.frames if frame.kind is Kind.MARK]
-        return [each["parts"] for each in marks if each["mark"] == "progress"]
-
-    @property
-    def marks(self) -> list[str]:
-        return [json.loads(frame.body)["mark"] for frame in self.frames if frame.kind is Kind.MARK]
-
-
-def changes(*seqs: int) -> list[Packet]:
-    return [change(seq, "DELETE", key={"id": seq}) for seq in seqs]
 
 
 def test_a_table_without_a_position_is_asked_for_from_its_beginning() -> None:
@@ -92,7 +35,7 @@ def test_a_table_without_a_position_is_asked_for_from_its_beginning() -> None:
     assert played.asked == [Subscribe("orders", -1)]
     assert played.marks == ["snapshot asked"]
     played.take(schema(), *changes(3), snapshot(2, [ONE], last=False), snapshot(2, [], part=1))
-    assert played.places == ["control none", "snapshot begin", "snapshot end 2", "data whole 3"]
+    assert played.boundaries == ["control none", "snapshot begin", "snapshot end 2", "data whole 3"]
     assert played.frames[1] == Frame(frame_of(schema()), Kind.CONTROL, Boundary.NONE, "orders")
 
 
@@ -100,7 +43,7 @@ def test_a_table_with_a_position_is_asked_for_behind_it() -> None:
     played = Played(7)
     assert played.asked == [Subscribe("orders", 7, EPOCH)]
     played.take(schema(), *changes(7, 9, 8))
-    assert played.places == ["control none", "data whole 8", "data whole 9"]
+    assert played.boundaries == ["control none", "data whole 8", "data whole 9"]
     assert played.marks == []
 
 
@@ -130,15 +73,15 @@ def test_of_many_that_do_not_fit_the_first_asks_for_all() -> None:
     assert played.marks == ["given up", "gap", *["given up"] * 3]
     assert played.asked == [Subscribe("orders", 1, EPOCH)] * 2
     played.take(schema(), *changes(2, 3, 4, 5, 6, 7, 8))
-    assert played.places == ["control none", *(f"data whole {seq}" for seq in range(2, 9))]
+    assert played.boundaries == ["control none", *(f"data whole {seq}" for seq in range(2, 9))]
 
 
 def test_rows_of_a_version_that_is_not_known_yet_wait_for_their_schema() -> None:
     played = Played(1)
     played.take(change(2, "DELETE", key={"id": 1}), schema())
-    assert played.places == ["control none", "data whole 2"]
+    assert played.boundaries == ["control none", "data whole 2"]
     played.take(change(3, "DELETE", version=2, key={"id": 2}), schema(version=2))
-    assert played.places[2:] == ["control none", "data whole 3"]
+    assert played.boundaries[2:] == ["control none", "data whole 3"]
 
 
 def test_a_schema_that_does_not_come_is_asked_for_again_and_what_waits_is_bounded() -> None:
@@ -148,7 +91,7 @@ def test_a_schema_that_does_not_come_is_asked_for_again_and_what_waits_is_bounde
     played.wait(10)
     assert played.asked == [Subscribe("orders", 1, EPOCH)] * 2
     played.take(schema())
-    assert played.places == ["control none", "data whole 2", "data whole 3"]
+    assert played.boundaries == ["control none", "data whole 2", "data whole 3"]
     played.wait(10)
     assert [each for each in played.asked if isinstance(each, Subscribe)] == [Subscribe("orders", 1, EPOCH)] * 2
 
@@ -171,7 +114,29 @@ def test_another_snapshot_is_asked_for_in_place_of_one_that_nobody_asked_for_and
     assert Played(landed_positions(played.frames)).asked == [Subscribe("orders", -1)]
     other = snapshot(5, [ONE]).set_value("id", Identifier(bytes(16)))
     played.take(schema(), *changes(6), other, *changes(7))
-    assert played.places[2:] == ["snapshot begin", "snapshot whole 5", "data whole 6", "data whole 7"]
+    assert played.boundaries[2:] == ["snapshot begin", "snapshot whole 5", "data whole 6", "data whole 7"]
+
+
+def test_while_nobody_reads_no_packet_is_late_and_pings_go_out() -> None:
+    played = Played(1, ping_interval=10, reorder_wait=5, snapshot_wait=30)
+    played.take(schema(), *changes(3), snapshot(5, [ONE], last=False))
+    assert played.epoch.due(1_000.0, is_reading=False) == []
+    assert played.epoch.requests() == [Ping(1)]
+    played.epoch.postpone(1_000.0)
+    played.wait(1_029)
+    assert [each for each in played.asked if isinstance(each, Subscribe)] == [Subscribe("orders", 1, EPOCH)]
+    played.wait(1)
+    assert played.asked[-1] == Subscribe("orders", -1)
+
+
+def test_a_missing_change_has_longer_by_the_time_in_which_nobody_read() -> None:
+    played = Played(1, reorder_wait=5)
+    played.take(schema(), *changes(3))
+    played.epoch.postpone(60.0)
+    played.wait(64)
+    assert played.marks == []
+    played.wait(1)
+    assert played.marks == ["gap"]
 
 
 def test_a_quiet_table_is_asked_for_again_now_and_then() -> None:
@@ -181,7 +146,7 @@ def test_a_quiet_table_is_asked_for_again_now_and_then() -> None:
     played.wait(1)
     assert played.asked == [Subscribe("orders", 1, EPOCH), Ping(1), Subscribe("orders", 2, EPOCH)]
     played.take(schema())
-    assert played.places == ["control none", "data whole 2"]
+    assert played.boundaries == ["control none", "data whole 2"]
 
 
 def test_new_columns_are_followed_by_a_snapshot_also_after_a_new_connection() -> None:
@@ -194,7 +159,7 @@ def test_new_columns_are_followed_by_a_snapshot_also_after_a_new_connection() ->
     assert second.asked == [Subscribe("orders", 1, EPOCH), Subscribe("orders", -1)]
     second.take(WIDER, *changes(2))
     assert second.asked[2:] == []
-    assert second.places == ["control none"]
+    assert second.boundaries == ["control none"]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +185,7 @@ def test_a_new_schema_voids_a_snapshot_under_way_and_late_parts_of_an_older_vers
     played.take(schema(), snapshot(2, [ONE], last=False), WIDER, snapshot(2, [], part=1))
     assert played.asked == [Subscribe("orders", -1)] * 2
     played.take(WIDER, snapshot(2, [ONE]), snapshot(3, [ONE], version=2))
-    assert played.places == ["control none", "snapshot begin", "control none", "snapshot whole 3"]
+    assert played.boundaries == ["control none", "snapshot begin", "control none", "snapshot whole 3"]
 
 
 def test_a_snapshot_that_was_asked_for_and_did_not_complete_is_asked_for_again_on_every_connection() -> None:
@@ -309,7 +274,7 @@ def test_no_lag_is_reported_before_the_source_has_told_its_place_and_none_in_sec
 
 def test_a_flood_of_pings_is_answered_up_to_a_bound() -> None:
     played = Played(1)
-    event = MessageReceived(CONNECTION, MESSAGE, frame_of(Ping(9).to_packet()), _BODY_AT, BUILT_IN)
+    event = MessageReceived(CONNECTION, MESSAGE, frame_of(Ping(9).to_packet()), BODY_AT, BUILT_IN)
     for _ in range(3000):
         played.epoch.take(event, 0.0)
     assert len(played.epoch.requests()) == 1000
@@ -320,7 +285,7 @@ def test_a_source_that_numbers_by_an_older_epoch_is_told_once() -> None:
     older = [each.set_value("epoch", f"{int(EPOCH) - 1:020}") for each in changes(8, 9)]
     played.take(schema(), *older)
     assert played.marks == ["older epoch"]
-    assert played.places == ["control none"]
+    assert played.boundaries == ["control none"]
     assert json.loads(played.frames[-1].body)["landed"] == EPOCH
 
 
@@ -331,7 +296,7 @@ def test_a_source_that_has_lost_updates_is_asked_for_a_snapshot_once_and_its_new
     assert played.asked[1:] == [Subscribe("orders", -1)]
     played.take(schema(), snapshot(5, [ONE]), *changes(7))
     assert played.marks[:2] == ["source behind", "snapshot asked"]
-    assert played.places[-3:] == ["snapshot whole 5", "data whole 6", "data whole 7"]
+    assert played.boundaries[-3:] == ["snapshot whole 5", "data whole 6", "data whole 7"]
     assert landed_positions(played.frames) == {"orders": str(Position(EPOCH, 7))}
 
 
@@ -339,7 +304,7 @@ def test_reports_older_than_what_landed_on_the_same_connection_are_late_ones() -
     played = Played(7)
     played.take(schema(), *changes(8, 9), pong(8), snapshot(8, [ONE]))
     assert played.asked[1:] == []
-    assert played.places == ["control none", "data whole 8", "data whole 9"]
+    assert played.boundaries == ["control none", "data whole 8", "data whole 9"]
 
 
 @pytest.mark.parametrize("report", [pong(5), snapshot(5, [ONE]), *changes(6)])
@@ -348,7 +313,7 @@ def test_reports_of_an_epoch_that_is_over_are_late_ones(report: Packet) -> None:
     newer = snapshot(0, [ONE]).set_value("epoch", "9" * 20).set_value("id", Identifier(bytes(16)))
     played.take(schema(), newer, report)
     assert played.asked[1:] == []
-    assert played.places == ["control none", "snapshot whole 0"]
+    assert played.boundaries == ["control none", "snapshot whole 0"]
 
 
 @pytest.mark.parametrize("code", [1, 2, 3])
@@ -360,7 +325,7 @@ def test_a_refused_table_is_not_asked_for_again_and_without_any_the_feed_ends(co
     assert json.loads(raised.value.frames[0].body)["mark"] == "source error"
     played.take(schema(), *changes(2))
     played.wait(10)
-    assert played.places == []
+    assert played.boundaries == []
 
 
 @pytest.mark.parametrize("named", [None, "orders"])
@@ -395,4 +360,4 @@ def test_a_new_snapshot_voids_the_one_under_way() -> None:
     other = snapshot(3, [ONE])
     other.set_value("id", Identifier(bytes(16))).set_value("part", Int(0))
     played.take(schema(), snapshot(2, [ONE], last=False), other, snapshot(2, [], part=1))
-    assert played.places == ["control none", "snapshot begin", "snapshot whole 3"]
+    assert played.boundaries == ["control none", "snapshot begin", "snapshot whole 3"]

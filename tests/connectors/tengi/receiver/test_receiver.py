@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 
-from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
 from silverfold.connectors.common.transport import Address
-from silverfold.connectors.frames import Frame, Kind, Resume
+from silverfold.connectors.frames import Kind, Resume
 from silverfold.connectors.tengi.connector import CONNECTOR
 from silverfold.connectors.tengi.options import TengiOptions
-from silverfold.connectors.tengi.protocol.connection import ServerConnection
-from silverfold.connectors.tengi.protocol.events import Transport
-from silverfold.connectors.tengi.protocol.feed.packets import Ping
-from silverfold.connectors.tengi.protocol.values import Identifier
-from silverfold.connectors.tengi.receiver.receiver import TengiReceiver
 from silverfold.connectors.tengi.server.feed.faults import FeedFaults
 from silverfold.connectors.tengi.server.feed.server import FeedServer
 from silverfold.connectors.tengi.server.feed.source import FeedSource
 from silverfold.connectors.tengi.server.feed.tables import RowChanges
 from silverfold.connectors.tengi.transports.configuration import ConfigurationBuilder, Tls
-from tests.support import peers
 from tests.support.certificates import AUTHORITY, trusted_file
 from tests.support.epochs import in_background
 from tests.support.memory import MemorySink
 from tests.support.tengi.landed import feed_of
-from tests.support.tengi.polled_server import PolledServer
 from tests.support.tengi.receiving import (
     QUICK,
     change_of,
@@ -208,118 +198,6 @@ def test_updates_that_bronze_lost_and_silver_has_come_in_a_snapshot_as_the_recei
                     await asyncio.sleep(0.01)
         kinds = [[frame.kind for frame in sink.frames if frame.kind is not Kind.MARK] for sink in (first, second)]
         assert kinds == [[Kind.CONTROL, Kind.SNAPSHOT], [Kind.CONTROL, Kind.DATA]]
-
-    asyncio.run(asyncio.wait_for(run(), 20))
-
-
-def test_a_source_without_the_table_ends_the_feed() -> None:
-    async def run() -> None:
-        with serving(orders()) as server:
-            sink, shop = MemorySink(), feed(server)
-            other = replace(shop, tables={"others": shop.tables["orders"]})
-            with pytest.raises(SourceRefused, match="1"):
-                await CONNECTOR.receiver(other).run(sink, Resume(1))
-            assert [mark["mark"] for _, mark in sink.mark_details()][-1] == "source error"
-
-    asyncio.run(run())
-
-
-def test_a_source_that_sends_and_takes_nothing_is_given_up() -> None:
-    class Deaf:
-        peer_address = "127.0.0.1:1"
-
-        async def send(self, _message: object) -> None:
-            await asyncio.Event().wait()
-
-    shop = replace(feed_of(), options=TengiOptions(transport="tcp", ping_interval=0.01, dead_after=0.05))
-    receiver = TengiReceiver(shop, rng=Random(1), environ={})
-    with pytest.raises(SourceUnavailable, match="takes nothing for"):
-        asyncio.run(receiver._send(Deaf(), Ping(1)))
-
-
-def test_a_source_that_answers_polls_and_no_post_is_given_up() -> None:
-    async def work() -> None:
-        async with peers.serving(PolledServer()) as address:
-            options = TengiOptions(transport="http", ping_interval=0.05, dead_after=0.3, subscribe_wait=0.1)
-            shop = replace(feed_of(), address=f"tengi://{address}", options=options)
-            with pytest.raises(SourceUnavailable, match="takes nothing for"):
-                await CONNECTOR.receiver(shop).run(MemorySink(), Resume(1))
-
-    asyncio.run(asyncio.wait_for(work(), 20))
-
-
-def test_nobody_there_is_unavailable() -> None:
-    with serving(orders()) as server:
-        shop = feed(server)
-    with pytest.raises(SourceUnavailable):
-        asyncio.run(CONNECTOR.receiver(shop).run(MemorySink(), Resume(1)))
-
-
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_who_closes_before_the_handshake_is_unavailable_as_a_proxy_is_without_its_source(transport: str) -> None:
-    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        writer.write_eof()
-        await reader.read()
-
-    async def run() -> None:
-        async with peers.serving(close) as address:
-            shop = feed_of(f"tengi://{address}", transport=transport)
-            with pytest.raises(SourceUnavailable, match="closed the connection without"):
-                await CONNECTOR.receiver(shop).run(MemorySink(), Resume(1))
-
-    asyncio.run(run())
-
-
-@pytest.mark.parametrize(
-    ("transport", "answer"),
-    [
-        ("tcp", bytes.fromhex("01ff9b") + bytes(16) + b"\xff"),  # of a source that dies in the middle
-        ("tcp", b"HTTP/1.1 503 Service Unavailable\r\n\r\n"),
-        ("tcp", b"SSH-2.0-OpenSSH_9.2\r\n"),
-        ("tcp", bytes.fromhex("01ff9b") + bytes(16) + bytes.fromhex("ff99ff37") + b"\x7f" * 10),
-        ("http", b"HTTP/1.1 200 OK\r\ncontent-type: application/tengi\r\ncontent-length: 0\r\n\r\n"),
-    ],
-    ids=["half", "http", "ssh", "endless", "empty"],
-)
-def test_an_answer_that_is_no_handshake_is_the_peers_fault_and_tried_again(transport: str, answer: bytes) -> None:
-    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1)
-        writer.write(answer)
-        writer.write_eof()
-        await reader.read()
-
-    async def run() -> None:
-        async with peers.serving(greet) as address:
-            shop = feed_of(f"tengi://{address}", transport=transport)
-            with pytest.raises(RemoteProtocolError, match=f"{address} answers with something else") as raised:
-                await CONNECTOR.receiver(shop).run(MemorySink(), Resume(1))
-            assert raised.value.retryable
-
-    asyncio.run(run())
-
-
-def test_nothing_is_sent_behind_a_bad_packet_while_it_lands() -> None:
-    class Slow(MemorySink):
-        async def land(self, frames: Sequence[Frame]) -> None:
-            self.take(frames)
-            self.is_full = any(b"bad frame" in frame.body for frame in frames)
-            await super().land([])
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        protocol = ServerConnection(Transport.TCP)
-        while protocol.next_event() is None:
-            protocol.receive(await reader.read(100))
-        writer.write(protocol.accept(Identifier.random()) + b"garbage!")
-        await reader.read(-1)
-
-    async def run() -> None:
-        async with peers.serving(serve) as address:
-            options = TengiOptions(transport="tcp", ping_interval=0.01)
-            sink, shop = Slow(), replace(feed_of(f"tengi://{address}"), options=options)
-            with pytest.raises(SourceUnavailable, match="the connection has ended"):
-                await CONNECTOR.receiver(shop).run(sink, Resume(1))
-            assert [mark["mark"] for _, mark in sink.mark_details()][-1] == "bad frame"
 
     asyncio.run(asyncio.wait_for(run(), 20))
 
