@@ -18,6 +18,7 @@ from silverfold.pipelines.landing.bronze import last_position, read_whole_frames
 from silverfold.pipelines.landing.bronze_table import SCHEMA, create, lost_from, note_lost, retained_from, retention_id
 from silverfold.pipelines.landing.dropped import Dropped, dropped_of
 from silverfold.pipelines.places import Place
+from silverfold.pipelines.project import Project
 from silverfold.testing import SilverFeed, assert_silver_equals, build_recorded, record
 from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.project_folder import bronze_of, quotes, write_project
@@ -142,12 +143,18 @@ source = "Quotes"
 expect = { bid_positive = { condition = "Bid > 0", action = "fail" } }
 """
 
+ELSEWHERE = """
+storage_options = { key = { env = "NOT_THERE" } }
+spark = { "spark.key" = { env = "NOT_THERE" } }
+"""
+"""Settings of another store, and secrets that are not on this machine."""
+
 
 @pytest.fixture(scope="module")
 def market_built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SilverFeed]:
     """Three tables of the same rows, built at `LAST_SNAPSHOT` and after all: then the bid of AAPL is negative."""
     folder = tmp_path_factory.mktemp("project")
-    conf = write_project(folder, TABLES, settings='storage_options = { key = { env = "NOT_THERE" } }\n')
+    conf = write_project(folder, TABLES, settings=ELSEWHERE)
     history = LandedHistory({name: {"Sym": "String", "Bid": "Long"} for name in ("quotes", "rated", "strict")})
     history.connect()
     for name in history.columns:
@@ -167,6 +174,8 @@ def test_a_table_is_compared_as_of_now_or_a_stop(spark: SparkSession, market_bui
     ibm = {"Sym": "IBM", "Bid": 20}
     assert_silver_equals(spark, market_built, "quotes", [ibm, {"Sym": "AAPL", "Bid": -1}])
     assert_silver_equals(spark, market_built, "quotes", [{"Sym": "AAPL", "Bid": 10}, ibm], at=LAST_SNAPSHOT)
+    then = market_built.read("quotes", at=LAST_SNAPSHOT)
+    assert {row["Sym"]: row["Bid"] for row in then.collect()} == {"AAPL": 10, "IBM": 20}
     with pytest.raises(AssertionError, match=r"^quotes of feed market at 16 has 1 rows \(left\)"):
         assert_silver_equals(spark, market_built, "quotes", [ibm], at=LAST_SNAPSHOT)
 
@@ -189,6 +198,16 @@ def test_histories_and_side_tables_are_compared_with_what_silverfold_adds_to_the
         assert_silver_equals(spark, market_built, "rated__aside", [side_row], engine_columns=True)
     assert_silver_equals(spark, market_built, "rated__aside", [{**side_row, **added}], engine_columns=True)
     assert_silver_equals(spark, market_built, "rated", [{"Sym": "IBM", "Bid": 20}])
+
+
+def test_the_columns_of_a_side_table_are_known_without_the_rules_that_made_it(
+    spark: SparkSession, market_built: SilverFeed
+):
+    settings = market_built.project.settings
+    ruleless = settings.feeds["market"].model_copy(update={"tables": {"rated": {"source": "Quotes", "keys": ["Sym"]}}})
+    project = Project(settings.model_copy(update={"feeds": {"market": ruleless}}))
+
+    assert_silver_equals(spark, SilverFeed(project, "market"), "rated__aside", [{"Sym": "AAPL", "Bid": -1}])
 
 
 def test_why_a_table_holds_is_in_the_message(spark: SparkSession, market_built: SilverFeed):

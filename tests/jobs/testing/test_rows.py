@@ -100,7 +100,7 @@ def test_columns_are_compared_by_name_and_type_whatever_they_are_called(spark: S
     assert_rows_equal(spark, "t", found, [row], optional=optional)
     assert_rows_equal(spark, "t", found, [{**row, "_position": 7}], optional=optional)
     reordered = spark.createDataFrame([({"x": math.nan}, 1)], "m map<string, double> not null, `a.b` long")
-    assert_rows_equal(spark, "t", found.select("m", "`a.b`"), reordered)
+    assert_rows_equal(spark, "t", found.select("`a.b`", "m"), reordered)
     for expected, why in (
         ([{**row, "_position": 8}], "lacks 1 that are"),
         ([{**row, "At": moment}], "t has no column At; its columns: a.b, back`tick, m, at\n?that is all"),
