@@ -98,7 +98,8 @@ def build_recorded(
 
     Args:
         spark: Session to use, which stays as it is.
-        conf: Folder of the project's settings. Of these the warehouse, ``storage_options`` and ``spark`` do not apply.
+        conf: Folder of the project's settings. Of these the warehouse, ``storage_options``, ``spark``
+            and ``catalog`` do not apply.
         folder: The record, as `record` made it; or any bronze folder of the feed, which is only read.
         warehouse: Folder for the tables, which has none of this feed yet.
         stops: Positions after which a build runs as if nothing more had landed, so that tables can be read as of then.
@@ -132,8 +133,10 @@ def build_recorded(
 
 
 def in_warehouse(settings: Settings, warehouse: str | Path) -> Settings:
-    """Return a project's settings for tables in a local folder, and for the Spark session that a test has."""
-    return settings.model_copy(update={"warehouse": str(warehouse), "storage_options": {}, "spark": {}})
+    """Return a project's settings for tables in a local folder, in no catalog, and for the session that a test has."""
+    feeds = {name: feed.model_copy(update={"catalog": ""}) for name, feed in settings.feeds.items()}
+    here = {"warehouse": str(warehouse), "storage_options": {}, "spark": {}, "feeds": feeds}
+    return settings.model_copy(update=here)
 
 
 def _folder(folder: str | Path) -> Place:

@@ -14,6 +14,8 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
 from silverfold.conf.errors import ConfigError, QueryFailed
+from silverfold.conf.load import load_settings
+from silverfold.jobs.testing.recorded import in_warehouse
 from silverfold.pipelines.landing.bronze import last_position, read_whole_frames
 from silverfold.pipelines.landing.bronze_table import SCHEMA, create, lost_from, note_lost, retained_from, retention_id
 from silverfold.pipelines.landing.dropped import Dropped, dropped_of
@@ -21,7 +23,7 @@ from silverfold.pipelines.places import Place
 from silverfold.pipelines.project import Project
 from silverfold.testing import SilverFeed, assert_silver_equals, build_recorded, record
 from tests.support.deephaven.landed_history import LandedHistory
-from tests.support.project_folder import bronze_of, quotes, write_project
+from tests.support.project_folder import QUOTES, bronze_of, quotes, write_project
 
 README = Path(__file__).parents[3] / "README.md"
 
@@ -238,3 +240,9 @@ def test_a_table_that_holds_fails_the_test_that_builds_it(spark: SparkSession, t
 
     with pytest.raises(AssertionError, match=r"^table quotes, built from .*, holds: EXPECTATION_FAILED: "):
         build_recorded(spark, conf, "market", bronze_of(tmp_path / "landed").url, tmp_path / "warehouse")
+
+
+def test_a_test_registers_its_tables_in_no_catalog(tmp_path: Path):
+    settings = load_settings(write_project(tmp_path, f'catalog = "main.lake"\n{QUOTES}'))
+    assert settings.feeds["market"].catalog == "main.lake"
+    assert in_warehouse(settings, tmp_path).feeds["market"].catalog == ""
