@@ -14,13 +14,12 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 from pyspark.sql import SparkSession
 
 from silverfold.conf.errors import ConfigError, QueryFailed
-from silverfold.conf.load import load_settings
 from silverfold.jobs.testing.recorded import in_warehouse
 from silverfold.pipelines.landing.bronze import last_position, read_whole_frames
 from silverfold.pipelines.landing.bronze_table import SCHEMA, create, lost_from, note_lost, retained_from, retention_id
 from silverfold.pipelines.landing.dropped import Dropped, dropped_of
 from silverfold.pipelines.places import Place
-from silverfold.pipelines.project import Project
+from silverfold.pipelines.project import Project, open_project
 from silverfold.testing import SilverFeed, assert_silver_equals, build_recorded, record
 from tests.support.deephaven.landed_history import LandedHistory
 from tests.support.project_folder import QUOTES, bronze_of, quotes, write_project
@@ -243,6 +242,6 @@ def test_a_table_that_holds_fails_the_test_that_builds_it(spark: SparkSession, t
 
 
 def test_a_test_registers_its_tables_in_no_catalog(tmp_path: Path):
-    settings = load_settings(write_project(tmp_path, f'catalog = "main.lake"\n{QUOTES}'))
+    settings = open_project(write_project(tmp_path, f'catalog = "main.lake"\n{QUOTES}')).settings
     assert settings.feeds["market"].catalog == "main.lake"
     assert in_warehouse(settings, tmp_path).feeds["market"].catalog == ""
