@@ -99,20 +99,22 @@ LIVES = ["receive", "simulate", "receive", "simulate", "receive"]
 
 
 @pytest.mark.parametrize(
-    ("transport", "peer", "victims"),
+    ("transport", "peer", "victims", "follows"),
     [
-        pytest.param("tcp", "tengi", ["receive", "build"], id="short"),
+        pytest.param("tcp", "tengi", ["receive"], True, id="short"),  # each build takes a JVM
         *(
-            pytest.param(each.value, "tengi", [*LIVES, *builds], marks=pytest.mark.nightly)
+            pytest.param(each.value, "tengi", [*LIVES, *builds], False, marks=pytest.mark.nightly)
             for each in Transport
             for builds in ([], ["build"] * 2)
         ),
         # From Java a packet of more than 256 bytes, as each with a row is, ends a connection over TCP.
-        *(pytest.param(each, "java", LIVES, marks=pytest.mark.nightly) for each in ("websocket", "http")),
+        *(pytest.param(each, "java", LIVES, False, marks=pytest.mark.nightly) for each in ("websocket", "http")),
     ],
 )
-def test_whoever_is_killed_silver_is_what_the_source_holds(spark: SparkSession, shop: Shop, victims: list[str]) -> None:
-    shop.survive(*victims)
+def test_whoever_is_killed_silver_is_what_the_source_holds(
+    spark: SparkSession, shop: Shop, victims: list[str], *, follows: bool
+) -> None:
+    shop.survive(*victims, follows=follows)
 
     assert shop.run("verify", "shop") == 0
     assert shop.run("verify", "shop", "--against-source") == 0

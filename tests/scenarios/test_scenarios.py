@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import types as T
 
 from silverfold.conf.errors import SilverfoldError
 from silverfold.connectors.deephaven.connector import CONNECTOR
@@ -76,10 +78,12 @@ def assert_held(built: Built, faults: Mapping[str, SilverfoldError], expected: M
 
 
 def assert_rows(built: Built, name: str, expected: Expected) -> None:
-    """Compare without Spark, which would take longer than the build. As text, where NaN is NaN."""
+    """Compare types and rows without Spark, which would take longer than the build. As text, where NaN is NaN."""
+    fields = json.loads(DeltaTable(built.places.silver(FEED, name).url).schema().to_json())["fields"]
+    typed = [(field["name"], field["type"]) for field in fields if field["name"] != "_position"]
+    assert typed == [(field.name, field.dataType.jsonValue()) for field in T.StructType.fromDDL(expected.schema)]
     records = built.records(name)
-    names = [column.split()[0] for column in expected.schema.split(", ")]
-    assert all(list(record) == names for record in records)
+    assert all(list(record) == [name for name, _ in typed] for record in records)
     assert sorted(repr(list(record.values())) for record in records) == sorted(map(repr, expected.rows))
 
 

@@ -141,20 +141,22 @@ class FeedProcesses(Processes, ABC):
         while not output.readline().startswith("quiet after"):
             assert self.running["simulate"].poll() is None
 
-    def survive(self, *victims: str) -> None:
+    def survive(self, *victims: str, follows: bool = False) -> None:
         """Kill and start again each victim, in any order, then come to rest and build all that landed.
 
         Args:
             victims: Commands, each with a method of its name that starts it.
+            follows: Build all the while, also where no build is among the victims; it is killed in the end.
         """
         order = list(victims)
         self.rng.shuffle(order)
-        if "build" in order:
+        follows = follows or "build" in order
+        if follows:
             self.build()
         for victim in order:
             self.kill(victim)
             getattr(self, victim)()
         self.come_to_rest()
-        if "build" in order:
+        if follows:
             self.kill("build")
         assert self.run("build", FEED) == 0

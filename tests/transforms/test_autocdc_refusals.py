@@ -14,7 +14,7 @@ from silverfold.conf.errors import ApplyError, NullKey, SchemaDrift, UnusableKey
 from silverfold.pipelines.spark.session import own_session
 from silverfold.transforms.autocdc.apply import apply_changes
 from silverfold.transforms.merge import Recorded
-from tests.transforms.autocdc.test_apply import TABLE, apply, assert_table, table
+from tests.transforms.autocdc.test_apply import TABLE, apply, table
 
 
 @pytest.mark.parametrize(
@@ -97,14 +97,6 @@ def test_what_is_settled_is_understood_before_anything_is_written(spark: SparkSe
     assert not list(tmp_path.iterdir())
 
 
-def test_a_path_with_a_slash_behind_it_names_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "users"
-    apply(spark, path, 1, (1, None, None, "D", 5))
-    apply(spark, f"{path}/", 2, (1, "Ann", "Rome", "U", 3), (2, "Bob", "Bern", "U", 1))
-
-    assert_table(spark, path, (2, "Bob", "Bern", 1))
-
-
 def test_a_relative_path_is_refused_before_anything_is_made(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,48 +120,38 @@ def test_a_table_of_others_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("options", "beside", "change", "named"),
     [
-        pytest.param("ADD CONSTRAINT known CHECK (false)", r"delta\.constraints\.known", marks=pytest.mark.nightly),
-        ("SET TBLPROPERTIES ('delta.appendOnly' = 'true')", r"delta\.appendOnly"),
+        (
+            {"apply_as_deletes": "TRUE"},
+            "tombstones",
+            "SET TBLPROPERTIES ('delta.appendOnly' = 'true')",
+            r"delta\.appendOnly",
+        ),
+        pytest.param(
+            {"ignore_null_updates": True},
+            "changes",
+            "ADD CONSTRAINT known CHECK (name <> 'X')",
+            r"delta\.constraints\.known",
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
-def test_a_table_gets_no_constraint_later(spark: SparkSession, tmp_path: Path, change: str, named: str) -> None:
-    path = tmp_path / "users"
-    apply(spark, path, 1)
-    spark.sql(f"ALTER TABLE delta.`{path}` {change}").collect()
-
-    with pytest.raises(ValueError, match=f"the table has a constraint, {named}"):
-        apply(spark, path, 2, (1, "X", "Rome", "U", 2))
-
-
-@pytest.mark.parametrize(
-    ("options", "beside"),
-    [
-        pytest.param({"ignore_null_updates": True}, "changes", marks=pytest.mark.nightly),
-        ({"apply_as_deletes": "TRUE"}, "tombstones"),
-    ],
-)
-def test_a_batch_refused_by_the_columns_of_its_table_is_not_remembered(
-    spark: SparkSession, tmp_path: Path, options: dict[str, Any], beside: str
+def test_a_batch_refused_by_its_table_is_not_remembered(
+    spark: SparkSession, tmp_path: Path, *, options: dict[str, Any], beside: str, change: str, named: str
 ) -> None:
-    path = tmp_path / "users"
+    """By its columns, by the parameters that it was made with, or by a constraint, which it gets no more."""
+    path, other = tmp_path / "users", {"ignore_null_updates": "ignore_null_updates" not in options}
     apply(spark, path, 1, (1, "Ann", "Rome", "U", 1), **options)
     with pytest.raises(SchemaDrift, match="the source lacks column city now"):
         apply(spark, path, 2, (2, "Bob", "Bern", "U", 2), except_column_list=["op", "seq", "city"], **options)
+    with pytest.raises(ValueError, match="made by others or with other parameters"):
+        apply(spark, path, 2, (1, None, "Oslo", "U", 2), **{**options, **other})
+    spark.sql(f"ALTER TABLE delta.`{path}` {change}").collect()
+    with pytest.raises(ValueError, match=f"the table has a constraint, {named}"):
+        apply(spark, path, 2, (1, "X", "Rome", "U", 2), **options)
 
     assert [row["id"] for row in table(spark, tmp_path / f"users__{beside}").collect()] == [1]
-
-
-@pytest.mark.parametrize("partial", [False, pytest.param(True, marks=pytest.mark.nightly)])
-def test_a_table_is_not_continued_with_parameters_it_was_not_made_with(
-    spark: SparkSession, tmp_path: Path, partial: bool
-) -> None:
-    path = tmp_path / "users"
-    apply(spark, path, 1, (1, "Ann", "Rome", "U", 1), ignore_null_updates=partial)
-
-    with pytest.raises(ValueError, match="made by others or with other parameters"):
-        apply(spark, path, 2, (1, None, "Oslo", "U", 2), ignore_null_updates=not partial)
 
 
 def test_a_column_called_as_one_of_deltas_own_is_refused_at_once(spark: SparkSession, tmp_path: Path) -> None:

@@ -52,17 +52,17 @@ def test_rows_compare_alike_in_any_order_of_columns_and_any_time_zone(spark: Spa
 def test_of_two_values_of_any_type_the_same_one_wins_in_any_order(
     spark: SparkSession, tmp_path: Path, unlike: tuple[str, str, str], kind: Literal[1, 2]
 ) -> None:
-    (one, other, shown), found = unlike, []
-    for name, values in (("there", [one, other]), ("back", [other, one, one])):
-        for number, value in enumerate(values):
-            source = own_session(spark).sql(f"SELECT id, {value} AS m, 1 AS seq FROM range(3)")
-            path, recorded = str(tmp_path / name), Recorded("t", number)
-            apply_changes(source, path, stored_as_scd_type=kind, recorded=recorded, **NOTHING_BUT_A_TIE)
-        found.append(table(spark, tmp_path / name).orderBy("id").selectExpr("id", f"{shown} AS m").collect())
+    one, other, shown = unlike
+    there, back = "SELECT id, {} AS m, 1 AS seq FROM range(3)", "SELECT id + 3 AS id, {} AS m, 1 AS seq FROM range(3)"
+    batches = [(there.format(one), back.format(other)), (there.format(other), back.format(one)), (back.format(one),)]
+    for number, batch in enumerate(batches):
+        source = own_session(spark).sql(" UNION ALL ".join(batch))
+        path, recorded = str(tmp_path / "t"), Recorded("t", number)
+        apply_changes(source, path, stored_as_scd_type=kind, recorded=recorded, **NOTHING_BUT_A_TIE)
 
-    assert found[0] == found[1]
-    assert len(found[0]) == 3
-    assert len({row.m for row in found[0]}) == 1
+    found = table(spark, tmp_path / "t").selectExpr("id", f"{shown} AS m").collect()
+    assert sorted(row.id for row in found) == list(range(6))
+    assert len({row.m for row in found}) == 1
 
 
 @pytest.mark.nightly

@@ -79,8 +79,9 @@ def test_rows_kept_aside_are_judged_and_a_suite_of_ones_own_is_run_beside(
     built.settle(table(expect=rules(small=("v < 300", "fail"))))  # the build judges no row that is there already
     of_rules, mine = by_suites(built, tmp_path)
 
-    assert (checked(built).verdict, of_rules.verdict) == (Verdict.FAILED, Verdict.FAILED)
-    assert [each.unexpected for each in of_rules.expectations] == [checked(built).rules[0].failed] == [2]
+    judged = checked(built)
+    assert (judged.verdict, of_rules.verdict) == (Verdict.FAILED, Verdict.FAILED)
+    assert [each.unexpected for each in of_rules.expectations] == [judged.rules[0].failed] == [2]
     assert (mine.suite, mine.verdict) == ("market.t.mine", Verdict.FAILED)
     rows, unique, missing = mine.expectations
     assert (rows.expectation, rows.success) == ("expect_table_row_count_to_be_between", False)
@@ -127,17 +128,19 @@ def test_a_table_that_cannot_be_judged_is_unknown(spark: SparkSession, warehouse
     assert built.land_and_build(history) == {}
     built.settle(table(expect=rules(number=("cast(s AS int) > 0", "warn"), gone=("w > 0", "warn"))))
 
-    assert (checked(built).verdict, checked(built).reason) == (
+    judged = checked(built)
+    assert (judged.verdict, judged.reason) == (
         Verdict.UNKNOWN,
         "t: rule gone: UNRESOLVED_COLUMN.WITH_SUGGESTION `w`",
     )
     (suite,) = by_suites(built, tmp_path)
-    assert (suite.verdict, suite.reason) == (Verdict.UNKNOWN, checked(built).reason)
+    assert (suite.verdict, suite.reason) == (Verdict.UNKNOWN, judged.reason)
 
     built.settle(table(expect=rules(number=("cast(s AS int) > 0", "warn"))))
-    assert checked(built).reason == "rule number: t: Spark: CAST_INVALID_INPUT (try_cast and such give NULL)"
+    judged = checked(built)
+    assert judged.reason == "rule number: t: Spark: CAST_INVALID_INPUT (try_cast and such give NULL)"
     (suite,) = by_suites(built, tmp_path)
-    assert (suite.verdict, suite.reason) == (Verdict.UNKNOWN, checked(built).reason)
+    assert (suite.verdict, suite.reason) == (Verdict.UNKNOWN, judged.reason)
 
 
 def test_a_table_whose_files_or_commits_are_gone_is_unknown_and_no_rule_is_blamed(
