@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from pyspark.sql import SparkSession
 
 from silverfold.conf.errors import QueryFailed
@@ -19,6 +20,7 @@ from silverfold.pipelines.reading.tables import queryable_names
 from silverfold.pipelines.reading.views import Views
 from silverfold.pipelines.spark.session import own_session
 
+README = Path(__file__).parents[2] / "README.md"
 VIEWS = Views(
     built={"quotes": ("market", "quotes"), "market__quotes": ("market", "quotes")},
     not_built={"trades": ("market", "trades"), "market__trades": ("market", "trades")},
@@ -330,3 +332,11 @@ def test_the_command_ends_with_2_when_a_table_is_not_built(
     assert capsys.readouterr().err == (
         "silverfold: table trades of feed market is not built yet: run `silverfold build market --once`\n"
     )
+
+
+def test_the_readmes_queries_by_delta_rs_give_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    write_deltalake("warehouse/silver/market/quotes", pa.table({"Sym": ["IBM"]}))
+    queries = re.findall(r"^\| delta-rs.*? \| `(.+)` \|$", README.read_text(encoding="utf-8"), re.MULTILINE)
+    names = {"DeltaTable": DeltaTable, "QueryBuilder": QueryBuilder}
+    assert [pa.table(eval(query, names)).to_pylist() for query in queries] == [[{"Sym": "IBM"}]] * 2
