@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,12 +20,13 @@ from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.storage.remove_tree import set_damaged_log_aside
 from silverfold.pipelines.store import files_of, open_table
-from tests.support.polling import tries
-from tests.support.sqlitecloud.webhooks import FEED, free_port, webhook
+from tests.cluster.daemons import SECRET, object_store, store_options
+from tests.cluster.market import Market
+from tests.support.sqlitecloud.webhooks import FEED, webhook
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.xdist_group("deployments")]
 
-pytest.importorskip("moto", reason="the store comes with the extra interop")
+pytest.importorskip("moto", reason="the store comes with the extra nightly")
 
 FEED_FILE = """
 connector = "sqlitecloud_webhooks"
@@ -47,47 +47,21 @@ SPARK_WITHIN = 500
 @pytest.fixture
 def store() -> Iterator[str]:
     """Return the URL of an S3 store that has one bucket."""
-    url = f"http://127.0.0.1:{(port := free_port())}"
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as running:
-        try:
-            for _ in tries("the store"):
-                if is_made(f"{url}/lake"):
-                    break
-            yield url
-        finally:
-            running.kill()
-
-
-def is_made(bucket: str) -> bool:
-    try:
-        with urllib.request.urlopen(urllib.request.Request(bucket, method="PUT"), timeout=5):
-            return True
-    except OSError:
-        return False
-
-
-def options(store: str) -> dict[str, str]:
-    return {
-        "AWS_ACCESS_KEY_ID": "somebody",
-        "AWS_SECRET_ACCESS_KEY": "sesame",
-        "AWS_REGION": "us-east-1",
-        "AWS_ENDPOINT_URL": store,
-        "AWS_ALLOW_HTTP": "true",
-    }
+    with object_store() as url:
+        yield url
 
 
 def configure(folder: Path, store: str) -> None:
     (folder / "feeds").mkdir()
     (folder / f"feeds/{FEED}.toml").write_text(FEED_FILE)
     secret = {"AWS_SECRET_ACCESS_KEY": '{ env = "LAKE_SECRET" }'}
-    lines = [f"{name} = {secret.get(name, json.dumps(value))}" for name, value in options(store).items()]
+    lines = [f"{name} = {secret.get(name, json.dumps(value))}" for name, value in store_options(store).items()]
     cut = f"[build.cut]\nmax_frames = {PER_CUT}\n"
     (folder / "settings.toml").write_text("\n".join(['warehouse = "s3://lake/w"', "[storage_options]", *lines, cut]))
 
 
 def command(folder: Path, *words: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "LAKE_SECRET": "sesame", "PYSPARK_PYTHON": sys.executable}
+    environment = {**os.environ, "LAKE_SECRET": SECRET, "PYSPARK_PYTHON": sys.executable}
     line = [sys.executable, "-m", "silverfold.jobs.cli", "--conf", str(folder), *words]
     return subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -95,13 +69,13 @@ def command(folder: Path, *words: str) -> subprocess.Popen[str]:
 def ended(running: subprocess.Popen[str]) -> tuple[str, str]:
     out, log = running.communicate(timeout=SPARK_WITHIN)
     assert running.returncode == 0, out + log
-    assert "sesame" not in out + log
+    assert SECRET not in out + log
     return out, log
 
 
 def test_two_builds_at_once_and_maintenance_on_s3(tmp_path: Path, store: str) -> None:
     configure(tmp_path, store)
-    writer = BronzeWriter.open(Places("s3://lake/w", options(store)).bronze(FEED), FEED, token="test")
+    writer = BronzeWriter.open(Places("s3://lake/w", store_options(store)).bronze(FEED), FEED, token="test")
     batch = Batch(writer.last + 1)
     bodies = [webhook("insert" if n < 5 else "update", AlbumId=n % 5, Title=f"t{n}") for n in range(CUTS * PER_CUT)]
     landing = Landing(["chinook.sqlite/albums"])
@@ -121,8 +95,20 @@ def test_two_builds_at_once_and_maintenance_on_s3(tmp_path: Path, store: str) ->
     assert found["tables"][1]["found_rows"] == CUTS * PER_CUT
 
 
+@pytest.mark.parametrize("market", ["local on s3"], indirect=True)
+def test_of_two_receivers_on_s3_the_first_loses_and_says_so(market: Market) -> None:
+    market.receive()
+    assert market.take_over() == 4
+    assert "receive/market is another's now, stop one of the two" in market.log.read_text()
+    market.change()
+    (status,) = market.report("status", "market")["feeds"]
+    assert (status["receiver"]["state"], status["epoch"]) == ("connected", 2)
+    market.stop("receive")
+    assert SECRET not in market.log.read_text()
+
+
 def test_a_damaged_log_is_set_aside_on_s3(store: str) -> None:
-    place = Places("s3://lake/w", options(store)).silver(FEED, "albums")
+    place = Places("s3://lake/w", store_options(store)).silver(FEED, "albums")
     for n in range(2):
         write_deltalake(place.url, pa.table({"n": [n]}), mode="append", storage_options=dict(place.storage_options))
     assert set_damaged_log_aside(place, "a") is None
