@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from silverfold.connectors.frames import Frame, Kind, mark
@@ -79,15 +80,17 @@ class ControlFrames:
         known = {name: value for name, value in self._content.items() if name != "missing"}
         return self._next(known | _missing(epoch)) if known else []
 
-    def next_frames(self, found: GetSubscriptionResponse, epoch: Epoch, *, is_opening: bool = False) -> list[Frame]:
+    def next_frames(
+        self, found: GetSubscriptionResponse, epoch: Epoch, tails: Mapping[int, int] = MappingProxyType({})
+    ) -> list[Frame]:
         """Return a control frame if a floor moved, a gap opened or closed, or the subscription is another one.
 
         Adds a warning if records are lost: appended before a recreated subscription that starts at the end, or
         acknowledged but not in this bronze. From then on the epoch expects nothing up to a floor that moved.
 
         Args:
-            is_opening: Whether no look was done yet. Floors above missing batches then wait for it: the stream may have
-                dropped them, which counts as acknowledged.
+            tails: The last batch of each shard, after a look for what the stream dropped, which counts as acknowledged.
+                A floor above missing batches waits for such a look. One above the tail is not believed.
         """
         created, before = creation_of(found.subscription), self._content
         is_anew = bool(before) and before["created"] != created
@@ -95,7 +98,7 @@ class ControlFrames:
         moved = {
             str(each.shard_id): str(each.batch_id)
             for each in found.offsets
-            if each.batch_id and not (is_opening and each.batch_id > epoch.shards[each.shard_id].whole_until)
+            if 0 < each.batch_id <= max(epoch.shards[each.shard_id].whole_until, tails.get(each.shard_id, 0))
         }
         offsets = known | {shard: batch for shard, batch in moved.items() if int(batch) > int(known.get(shard, 0))}
         marks = self._elsewhere({shard: batch for shard, batch in offsets.items() if batch != known.get(shard)}, epoch)

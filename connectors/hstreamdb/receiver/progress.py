@@ -108,7 +108,7 @@ class Progress:
             if found is None:
                 sink.take(self._control.missing_frames(self._epoch))
             else:
-                sink.take(self._control.next_frames(found, self._epoch))
+                sink.take(self._control.next_frames(found, self._epoch, tails))
             consumers = await self._calls.one("ListConsumers", partial(self._client.list_consumers, subscription_id))
             if consumers is not None:
                 sink.take(self._lag.shared([each.name for each in consumers]))

@@ -88,7 +88,7 @@ class HStreamReceiver:
             marks = window_marks(self._feed, max_unacked=unacked, ack_timeout=timeout)
             try:
                 # Frames of a subscription that was created anew are no copies: so its control frame is before them.
-                await sink.land([*marks, *control.next_frames(found, epoch, is_opening=True)])
+                await sink.land([*marks, *control.next_frames(found, epoch)])
                 fetches = [await self._open(client, acks) for acks in self._acks]
                 subscribed = mark(
                     "subscribed",

@@ -243,8 +243,21 @@ def test_a_checkpoint_above_what_is_missing_tells_that_another_warehouse_had_it(
     for batch in landed:
         sink.take(epoch.frames(b"", [RecordId(7, EPOCH + batch, 0)]))
     offsets = [SubscriptionOffset(shard_id=7, batch_id=EPOCH + checkpoint)]
-    sink.take(control.next_frames(GetSubscriptionResponse(subscription=subscription, offsets=offsets), epoch))
+    found = GetSubscriptionResponse(subscription=subscription, offsets=offsets)
+    sink.take(control.next_frames(found, epoch, {7: EPOCH + checkpoint}))
     assert [each["batches"] for each in sink.marks("acknowledged elsewhere")] == ([{"7": expected}] if expected else [])
+
+
+def test_a_checkpoint_above_the_tail_of_its_shard_is_not_believed() -> None:
+    epoch, subscription = Epoch(STREAM, {7: LandedBatches(EPOCH + 1)}), Subscription(creation_time=Timestamp(seconds=1))
+    control = ControlFrames(feed("hstream://h").options, subscription, None)
+    offsets = [SubscriptionOffset(shard_id=7, batch_id=EPOCH + 9)]
+    found = GetSubscriptionResponse(subscription=subscription, offsets=offsets)
+    (frame,) = control.next_frames(found, epoch, {7: EPOCH + 8})
+    assert (frame.kind, json.loads(frame.body)["offsets"]) == (Kind.CONTROL, {})
+    assert control.next_frames(found, epoch) == []
+    frames = control.next_frames(found, epoch, {7: EPOCH + 9})
+    assert json.loads(frames[0].body)["offsets"] == {"7": str(EPOCH + 9)}
 
 
 def test_records_that_came_again_last_are_no_sign_of_another_warehouse() -> None:
