@@ -204,11 +204,12 @@ class TableFeed:
         self._schema = schema
         frames = [Frame(packet.raw, Kind.CONTROL, Boundary.NONE, self._stream)]
         before = self._schemas.get(self._stream, schema)
-        self._schemas[self._stream] = schema
         if self._order.has_snapshot or (self._order.position is not None and _outgrows(schema, before)):
             self._order = self._new_order(None)
             frames += self.subscribe(now)
-        return frames + self._take_waiting(now)
+        frames += self._take_waiting(now)
+        self._schemas[self._stream] = schema  # now: if one that waited ends the connection, the schema does not land
+        return frames
 
     def _take_waiting(self, now: float) -> list[Frame]:
         early, self._early, self._early_bytes = self._early, [], 0

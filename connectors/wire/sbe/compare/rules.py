@@ -113,6 +113,8 @@ RULES: dict[str, Rule] = {
         "Each side takes the other's null for a value, and a value for null."),
     "R31/added": _rule("B-", "M", "value became the null value", "New readers take a value of old messages for null."),
     "R31/removed": _rule("-B", "M", "null value became a value", "Old readers take a value of new messages for null."),
+    "R31/added-nan": _rule("W-", "M", "NaN became the null value", "New readers take NaN in old messages for null."),
+    "R31/removed-nan": _rule("-W", "M", "NaN became a value", "Old readers take NaN in new messages for null."),
     "R32": _rule("BB", "M", "constant value changed",
         "Messages of both look alike; each side shows its own {name} for them."),
     "R33": _rule("BB", "M", "epoch or unit of time changed", "Each side reads the other's numbers as other times."),

@@ -26,27 +26,41 @@ def compare_values(
 ) -> None:
     """Compare numbers or texts of the same shape."""
     old_scalar, new_scalar = _scalar(old), _scalar(new)
-    _compare_nulls(ledger, location, old_scalar, new_scalar, nullable)
+    _compare_nulls(ledger, location, old, new, nullable)
     if charset(old) != charset(new):
         ledger.add(f"R34{charset_case(charset(old), charset(new))}", location, old=charset(old), new=charset(new))
     if not (isinstance(old, Array) and old_scalar.primitive in {Primitive.CHAR, Primitive.UINT8}):
         _compare_ranges(ledger, location, old_scalar, new_scalar)
 
 
-def _compare_nulls(ledger: Ledger, location: Location, old: Scalar, new: Scalar, nullable: Nullable) -> None:
+def _compare_nulls(
+    ledger: Ledger, location: Location, old: Scalar | Array, new: Scalar | Array, nullable: Nullable
+) -> None:
     """Compare null values. A null that only one side has matters if the other side may have it as a value."""
+    before, after = _scalar(old).null, _scalar(new).null
     if all(nullable):
-        if not same(old.null, new.null):
-            ledger.add("R31", location, old=old.null, new=new.null)
-    elif nullable.new and _may_have(old, new.null):
-        ledger.add("R31/added", location, old=f"value {new.null}", new=f"null value {new.null}")
-    elif nullable.old and _may_have(new, old.null):
-        ledger.add("R31/removed", location, old=f"null value {old.null}", new=f"value {old.null}")
+        if not same(before, after):
+            ledger.add("R31", location, old=before, new=after)
+    elif nullable.new and _may_have(old, after):
+        ledger.add(f"R31/added{_nan_case(after)}", location, old=f"value {after}", new=f"null value {after}")
+    elif nullable.old and _may_have(new, before):
+        ledger.add(f"R31/removed{_nan_case(before)}", location, old=f"null value {before}", new=f"value {before}")
 
 
-def _may_have(scalar: Scalar, number: float) -> bool:
-    """Return whether a number is a value of an element that is not nullable; NaN is none, as the default null."""
-    return scalar.minimum <= number <= scalar.maximum or (math.isinf(number) and not has_limits(scalar))
+def _may_have(encoding: Scalar | Array, number: float) -> bool:
+    """Return whether a number is a value of an element that is not nullable.
+
+    Bytes may have any value, and floats without limits may be infinite or NaN, as the codec has it.
+    """
+    scalar = _scalar(encoding)
+    if isinstance(encoding, Array) and scalar.primitive is Primitive.UINT8:
+        return True
+    return scalar.minimum <= number <= scalar.maximum or not (math.isfinite(number) or has_limits(scalar))
+
+
+def _nan_case(null: float) -> Literal["", "-nan"]:
+    """Return the case of a rule about nulls: NaN is the null of most floats, and a value of few."""
+    return "-nan" if math.isnan(null) else ""
 
 
 def charset_case(old: str, new: str) -> Literal["", "/widened", "/narrowed"]:

@@ -162,6 +162,17 @@ def test_new_columns_are_followed_by_a_snapshot_also_after_a_new_connection() ->
     assert second.boundaries == ["control none"]
 
 
+def test_a_schema_that_did_not_land_is_new_on_the_next_connection() -> None:
+    schemas: dict[str, Schema] = {}
+    Played(1, schemas).take(schema())
+    bad = [snapshot(5, [ONE], part=1, last=False, version=2), snapshot(5, [ONE], part=0, version=2)]
+    with pytest.raises(RemoteProtocolError, match="behind its last"):
+        Played(1, schemas).take(*bad, WIDER)
+    again = Played(1, schemas)
+    again.take(WIDER)
+    assert again.asked[-1] == Subscribe("orders", -1)
+
+
 @pytest.mark.parametrize(
     ("later", "asks"),
     [
