@@ -76,9 +76,9 @@ class ControlFrames:
         return int(self._content.get("offsets", {}).get(str(shard_id), 0))
 
     def missing_frames(self, epoch: Epoch) -> list[Frame]:
-        """Return a control frame if other batches are missing than the last one has. None before the first one."""
-        known = {name: value for name, value in self._content.items() if name != "missing"}
-        return self._next(known | _missing(epoch)) if known else []
+        """Return a control frame if the last one has other batches missing or skipped; none before the first."""
+        known = {name: value for name, value in self._content.items() if name not in ("missing", "skipped")}
+        return self._next(known | self._gaps(epoch)) if known else []
 
     def next_frames(
         self, found: GetSubscriptionResponse, epoch: Epoch, tails: Mapping[int, int] = MappingProxyType({})
@@ -106,14 +106,23 @@ class ControlFrames:
             "subscription": self._options.subscription,
             "created": created,
             "offsets": offsets,
-            "skipped": {str(shard_id): str(batch_id) for shard_id, batch_id in self.skipped.items()},
-            **_missing(epoch),
+            **self._gaps(epoch),
         }
         frames = [*self._next(body), *marks]
         if is_anew and found.subscription.offset == SpecialOffset.LATEST:
             why = "another subscription, which began at the end: records appended before it may never come"
             frames.append(mark("begun at the end", stream=self._options.stream, level="warning", reason=why))
         return frames
+
+    def _gaps(self, epoch: Epoch) -> dict[str, Any]:
+        """Return the members ``skipped`` and ``missing``."""
+        skipped = {str(shard_id): str(batch_id) for shard_id, batch_id in self.skipped.items()}
+        missing = {
+            str(shard_id): [[str(after), str(before)] for after, before in sorted(shard.gaps)[:_MOST_MISSING]]
+            for shard_id, shard in epoch.shards.items()
+            if shard.gaps
+        }
+        return {"skipped": skipped, "missing": missing} if missing else {"skipped": skipped}
 
     def _next(self, content: dict[str, Any]) -> list[Frame]:
         if content == self._content:
@@ -140,13 +149,6 @@ class ControlFrames:
         )
         stream = self._options.stream
         return [mark("acknowledged elsewhere", stream=stream, level="warning", reason=why, batches=ahead)]
-
-
-def _missing(epoch: Epoch) -> dict[str, Any]:
-    """Return the member ``missing``; nothing if no batch is."""
-    gaps = {shard_id: sorted(shard.gaps)[:_MOST_MISSING] for shard_id, shard in epoch.shards.items() if shard.gaps}
-    texts = {str(shard_id): [[str(after), str(before)] for after, before in found] for shard_id, found in gaps.items()}
-    return {"missing": texts} if texts else {}
 
 
 def _in_both(some: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -49,11 +50,13 @@ class Source:
     def __init__(self, batches: Mapping[int, Sequence[int]], ends: Mapping[int, int] | None = None) -> None:
         self.batches = dict(batches)
         self.ends = {shard: max(found) for shard, found in batches.items()} | dict(ends or {})
-        self.subscription = EARLIEST
+        self.subscription: Subscription | None = EARLIEST
         self.broken: dict[int, str] = {}
         """Which calls fail for a shard."""
 
     async def get_subscription(self, _name: str) -> GetSubscriptionResponse:
+        if self.subscription is None:
+            raise SourceUnavailable("GetSubscription: INTERNAL")
         return GetSubscriptionResponse(subscription=self.subscription)
 
     async def list_shards(self, _stream: str) -> list[Shard]:
@@ -132,6 +135,21 @@ def test_a_shard_whose_calls_fail_hides_no_loss_of_another_and_is_a_warning(call
         assert looks.sink.marks("expired")[1]["shards"] == {"1": f"3 batches behind {OLD + 1}"}
         (failing,) = looks.sink.marks("look fails")
         assert (failing["level"], [name.endswith("shard 1") for name in failing["calls"]]) == ("warning", [True])
+
+    asyncio.run(run())
+
+
+def test_what_a_look_has_told_is_not_told_again_though_its_other_calls_fail() -> None:
+    async def run() -> None:
+        source = Source({7: [OLD + 5]})
+        looks = Looks(source, {7: OLD + 1})
+        looks.sink.take(looks.control.next_frames(await source.get_subscription("feed"), looks.epoch))
+        looks.take(7, [OLD + 5])
+        source.subscription = None
+        async with looks.run():
+            await until(lambda: bool(looks.sink.marks("expired")))
+        last = json.loads(looks.sink.control[-1])
+        assert (last["skipped"], "missing" in last) == ({"7": str(OLD + 4)}, False)
 
     asyncio.run(run())
 
