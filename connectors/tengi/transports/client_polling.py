@@ -207,5 +207,10 @@ class ClientPollingLink(Link):
         head, body = answer
         if head.status != HTTPStatus.OK or head.headers.get("content-type") != CONTENT_TYPE:
             detail = f"status {head.status} with content of {head.headers.get('content-type', 'no type')!r}"
-            raise RemoteProtocolError(detail, reason="bad_status")
+            ended = (
+                ": it does not know the connection, which may have ended there"
+                if head.status == HTTPStatus.FORBIDDEN
+                else ""
+            )
+            raise RemoteProtocolError(f"{self.peer_address} answers with {detail}{ended}", reason="bad_status")
         return body

@@ -34,7 +34,7 @@ async def open_first_link(host: str, settings: Configuration, log: FilteringBoun
     for transport, port in settings.transports.items():
         try:
             return await open_link(Address(host, port), transport, settings, log)
-        except (SourceUnavailable, RemoteProtocolError) as error:
+        except (SourceUnavailable, RemoteProtocolError, WireError) as error:  # WireError: too large for this transport
             if len(settings.transports) == 1:
                 raise
             reasons.append(f"{transport}: {error}")

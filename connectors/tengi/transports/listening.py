@@ -219,15 +219,16 @@ class Listening:
         try:
             async with asyncio.timeout(self._settings.handshake_timeout):
                 answer = self._answer_handshake(protocol, await link.shake_hands())
+                self._links.add(link)  # before anything is awaited: the next handshake counts it
                 await link.write(answer)
             self._pending.pop(socket, None)
             link.start()
             await self._run(link)
         finally:
             await link.abort()
+            self._links.discard(link)
 
     async def _run(self, link: Link) -> None:
-        self._links.add(link)
         log = self._log.bind(client=link.peer_address, connection=str(link.connection_id), transport=link.transport)
         log.info("client_connected")
         try:
@@ -314,6 +315,7 @@ class Listening:
         link = ServerPollingLink(protocol, self._settings, peer_address=socket.peer, log=log, forget=self._forget)
         link.handshake = event.values
         self._polling[link.connection_id] = link
+        self._links.add(link)  # before anything is awaited: the next handshake counts it
         self._spawn(self._run(link))
         await socket.send(encode_answer(HTTPStatus.OK, answer))
         await socket.finish(self._settings.close_timeout)

@@ -13,7 +13,7 @@ from silverfold.connectors.tengi.client import Connection
 from silverfold.connectors.tengi.protocol import Message
 from silverfold.connectors.tengi.protocol.events import BadFrame, Peer, Transport
 from silverfold.connectors.tengi.server import ConfigurationBuilder, Faults
-from silverfold.connectors.tengi.transports.dialing import open_link
+from silverfold.connectors.tengi.transports.dialing import open_first_link, open_link
 from silverfold.connectors.tengi.transports.frames import Opcode, encode_frame
 from tests.connectors.tengi.client.test_connection import Recorder, echo
 from tests.support.tengi.pairs import TRANSPORTS, Inbox, connected, port_of, run, serving
@@ -58,6 +58,18 @@ def test_what_java_would_not_take_is_not_sent(transport: str, size: int) -> None
                 await connection.write_object(b"x" * (size - 44))
 
     run(work())
+
+
+def test_a_handshake_that_java_would_not_take_over_tcp_goes_over_the_next_transport() -> None:
+    async def work() -> Transport:
+        async with serving(echo) as server:
+            builder = ConfigurationBuilder().add_transport("tcp", "http", port=port_of(server))
+            settings = builder.set(peer=Peer.JAVA, handshake={"token": "t" * 500}).build()
+            link = await open_first_link("127.0.0.1", settings)
+            await link.abort()
+            return link.transport
+
+    assert run(work()) is Transport.HTTP
 
 
 def test_a_server_of_java_clients_answers_polls_of_a_megabyte_at_most() -> None:

@@ -283,3 +283,19 @@ def test_a_bad_packet_costs_a_request_and_the_listener_learns_of_it() -> None:
 
     run(work())
     assert recorder.events[:3] == ["connected", "exception", "message"]
+
+
+def test_of_two_handshakes_that_come_at_once_one_is_the_last_that_fits() -> None:
+    async def work() -> list[bytes]:
+        async with serving(None, "http", max_connections=1) as server:
+            address = ("127.0.0.1", port_of(server))
+            clients = [await asyncio.to_thread(socket.create_connection, address) for _ in range(2)]
+            await asyncio.sleep(0.05)  # both are accepted: the requests are found in one turn of the loop
+            for client in clients:
+                client.sendall(java_post(HANDSHAKE))
+            answers = [await asyncio.to_thread(client.recv, 12) for client in clients]
+            for client in clients:
+                client.close()
+            return sorted(answers)
+
+    assert run(work()) == [b"", b"HTTP/1.1 200"]

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 
-from silverfold.conf.errors import TruncatedMessage
+from silverfold.conf.errors import RemoteProtocolError, TruncatedMessage
 from silverfold.connectors.common.transport import Address
 from silverfold.connectors.tengi.protocol.events import BadFrame, Transport
 from silverfold.connectors.tengi.transports.configuration import ConfigurationBuilder
@@ -54,3 +54,20 @@ def test_what_is_no_answer_to_a_poll_is_read_once_and_ends_the_connection() -> N
 
     run(work())
     assert len(server.times) == 1
+
+
+def test_an_error_of_http_names_who_answers_and_what_it_means() -> None:
+    async def forbid(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n")
+        writer.write_eof()
+        await reader.read()
+
+    async def work() -> None:
+        async with serving(forbid) as address:
+            with pytest.raises(
+                RemoteProtocolError, match=f"{address} answers with status 403 .* does not know the conn"
+            ):
+                await linked(address)
+
+    run(work())
