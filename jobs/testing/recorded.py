@@ -16,8 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, Transaction, WriterProperties, write_deltalake
+from pydantic import ValidationError
 
 from silverfold.conf.errors import ConfigError
+from silverfold.conf.model import Settings
 from silverfold.connectors.base import Feed
 from silverfold.connectors.registry import open_feed
 from silverfold.jobs.testing.silver import SilverFeed
@@ -40,8 +42,6 @@ from silverfold.pipelines.store import naming_the_store, open_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from silverfold.conf.model import Settings
 
 MAX_BYTES: Final = 1 << 20
 """Default size of a record in memory: its messages, and `FRAME_BYTES` for each frame. The file is smaller."""
@@ -69,7 +69,7 @@ def record(
     """
     settings = open_project(conf).settings
     _, opened = open_feed(feed, settings)
-    source, target = places_of(settings).bronze(feed), _folder(folder)
+    source, target = places_of(settings).bronze(feed), _folder(folder, key="folder")
     newest = last_position(source, feed)
     if newest < 0:
         raise ConfigError(file="arguments", key="feed", found=feed, allowed=f"one of which {source} has frames")
@@ -111,7 +111,7 @@ def build_recorded(
     """
     project = Project(in_warehouse(open_project(conf).settings, warehouse), spark)
     _, opened = open_feed(feed, project.settings)
-    source, target = _folder(folder), places_of(project.settings).bronze(feed)
+    source, target = _folder(folder, key="folder"), places_of(project.settings).bronze(feed)
     newest = last_position(source, feed)
     if newest < 0:
         raise ConfigError(file="arguments", key="folder", found=str(folder), allowed=f"a record of the feed {feed}")
@@ -133,14 +133,27 @@ def build_recorded(
 
 
 def in_warehouse(settings: Settings, warehouse: str | Path) -> Settings:
-    """Return a project's settings for tables in a local folder, in no catalog, and for the session that a test has."""
+    """Return a project's settings for tables in a local folder, in no catalog, and for the session that a test has.
+
+    Raises:
+        ConfigError: Tables cannot be in a folder of this name.
+    """
     feeds = {name: feed.model_copy(update={"catalog": ""}) for name, feed in settings.feeds.items()}
-    here = {"warehouse": str(warehouse), "storage_options": {}, "spark": {}, "feeds": feeds}
+    here = {"warehouse": _folder(warehouse, key="warehouse").url, "storage_options": {}, "spark": {}, "feeds": feeds}
     return settings.model_copy(update=here)
 
 
-def _folder(folder: str | Path) -> Place:
-    return Place(str(Path(folder).absolute()))
+def _folder(folder: str | Path, *, key: str) -> Place:
+    """Return the place of a folder. Raises ConfigError for one that no warehouse can be, and for a URL."""
+    allowed = "a folder on this machine"
+    if "://" not in str(folder):
+        try:
+            Settings(warehouse=str(folder))
+        except ValidationError as error:
+            allowed = error.errors()[0]["msg"].removeprefix("Value error, ")
+        else:
+            return Place(str(Path(folder).absolute()))
+    raise ConfigError(file="arguments", key=key, found=str(folder), allowed=allowed)
 
 
 def _at_most(max_bytes: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -152,6 +165,8 @@ def _at_most(max_bytes: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
         if fitting < batch.num_rows:
             position = batch["frame_seq"][fitting].as_py() - 1
             allowed = f"more, or last={position}: the frames after that position do not fit"
+            if fitting == 0 and size == 0:
+                allowed = f"at least {sizes[0]}, which the first frame takes"
             raise ConfigError(file="arguments", key="max_bytes", found=max_bytes, allowed=allowed)
         size = int(sizes[-1])
         yield batch

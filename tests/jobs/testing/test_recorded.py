@@ -245,3 +245,23 @@ def test_a_test_registers_its_tables_in_no_catalog(tmp_path: Path):
     settings = open_project(write_project(tmp_path, f'catalog = "main.lake"\n{QUOTES}')).settings
     assert settings.feeds["market"].catalog == "main.lake"
     assert in_warehouse(settings, tmp_path).feeds["market"].catalog == ""
+
+
+@pytest.mark.parametrize(
+    ("folder", "allowed"),
+    [
+        ("s3://b/x", "a folder on this machine"),
+        ("~/x", "~ stands for nothing here"),
+        ("a%20b", "without % in its path"),
+    ],
+)
+def test_a_record_is_in_a_folder_in_which_tables_can_be(landed: Path, folder: str, allowed: str):
+    before = {*landed.rglob("*")}
+    with pytest.raises(ConfigError, match=f"arguments: folder: found '{folder}', allowed: .*{allowed}"):
+        record("my", "market", folder)
+    assert {*landed.rglob("*")} == before
+
+
+def test_a_limit_that_the_first_frame_exceeds_is_refused_with_its_size(landed: Path):
+    with pytest.raises(ConfigError, match=r"allowed: at least \d+, which the first frame takes"):
+        record("my", "market", "small", max_bytes=10)
