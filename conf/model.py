@@ -138,15 +138,6 @@ PathText: TypeAlias = Annotated[str, AfterValidator(check_path)]
 """The path of a file."""
 
 
-def _columns(names: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(map(caseless, names))) < len(names) or not all(map(str.strip, names)):
-        raise ValueError("names of columns, each once")
-    return names
-
-
-ColumnNames: TypeAlias = Annotated[tuple[str, ...], AfterValidator(_columns)]
-
-
 def _schema(name: str) -> str:
     if name:
         schema_parts(name)
@@ -160,13 +151,13 @@ class Table(Strict):
     """Settings, besides stream and ``keys``, that determine the table's rows but do not show in its columns."""
 
     source: SourceName = Field(min_length=1)
-    keys: ColumnNames = ()
+    keys: tuple[str, ...] = ()
     on_bad_frame: Literal["hold", "skip"] = "hold"
     on_unexplained: Literal["count", "error"] = "count"
     stored_as_scd_type: Literal[1, 2] = 1
     deletion_vectors: bool | None = None
     change_data_feed: bool | None = None
-    cluster_by: Annotated[ColumnNames, Field(max_length=4)] | None = None
+    cluster_by: Annotated[tuple[str, ...], Field(max_length=4)] | None = None
     expect: dict[RuleName, Expectation] = Field(default_factory=dict)
 
     @property
@@ -194,6 +185,14 @@ class Table(Strict):
         if self.keeps_history and any(rule.action == "quarantine" for rule in self.expect.values()):
             raise ValueError("a rule that quarantines rows cannot go with stored_as_scd_type = 2: use warn or fail")
         return self
+
+    @field_validator("keys", "cluster_by")
+    @classmethod
+    def _each_is_a_column(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        """Check columns, also where a connector's own field takes the place of this one."""
+        if names and (len(set(map(caseless, names))) < len(names) or not all(map(str.strip, names))):
+            raise ValueError("names of columns, each once")
+        return names
 
     @field_validator("expect")
     @classmethod

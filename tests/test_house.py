@@ -57,8 +57,6 @@ SIMULATOR = ".server.command"
 
 ELSEWHERE = re.compile(r"(?<!SBE 1\.0, )\bchapters? [0-9]|\bthe seed(?:'s| has| calls| are)\b", re.IGNORECASE)
 """References to texts that are not here: a reader has PROTOCOL.md, by its headings, and published standards."""
-CITES_ELSEWHERE = ("connectors/tengi/", "tests/connectors/tengi/", "tests/bench/tengi/")
-"""Folders that may, until they are mended."""
 
 PUBLIC_ROOMS = ("client", "options", "protocol", "reference")
 """Rooms that other connectors may import. How a connector receives, decodes and serves is its inside."""
@@ -174,7 +172,7 @@ def test_texts_refer_to_what_a_reader_has():
     found = {
         shown(file): ELSEWHERE.findall(file.read_text(encoding="utf-8"))
         for file in files
-        if file.suffix in {".py", ".md"} and not shown(file).startswith(CITES_ELSEWHERE)
+        if file.suffix in {".py", ".md"}
     }
     assert {file: texts for file, texts in found.items() if texts} == {}
 

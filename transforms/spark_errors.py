@@ -99,7 +99,7 @@ def _condition(error: PySparkException | Py4JError) -> str:
 
 def _unreadable(error: PySparkException | Py4JError, condition: str) -> str:
     parameters = (error.getMessageParameters() or {}) if isinstance(error, PySparkException) else {}
-    way_on = "if it stays so, the file is damaged or gone: README says what can be done"
+    way_on = "if it stays so, the file is damaged or gone: `silverfold verify` says which, and what can be done"
     return f"Spark cannot read {parameters.get('path', 'a file')} ({condition}); {way_on}"
 
 

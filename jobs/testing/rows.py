@@ -39,7 +39,7 @@ def assert_rows_equal(
     spark: SparkSession,
     called: str,
     found: DataFrame,
-    expected: DataFrame | Sequence[Mapping[str, Any]],
+    expected: DataFrame | Iterable[Mapping[str, Any]],
     *,
     optional: AbstractSet[str] = frozenset(),
     note: str = "",
@@ -54,7 +54,10 @@ def assert_rows_equal(
 
     Raises:
         AssertionError: They differ.
+        TypeError: What is expected are no rows.
     """
+    if not isinstance(expected, DataFrame):
+        expected = listed(expected)
     names = set(expected.columns if isinstance(expected, DataFrame) else (name for row in expected for name in row))
     found = found.select(*(quoted(name) for name in found.columns if name in names or name.lower() not in optional))
     if not isinstance(expected, DataFrame):
@@ -69,6 +72,14 @@ def assert_rows_equal(
     except SchemasNotEqualError as error:
         raise AssertionError(f"{called} has other columns (left) than expected (right):{error}{note}") from None
     assert_same_rows(called, found.collect(), expected.collect(), note)
+
+
+def listed(expected: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return rows as a list, since an iterator has them only once. Raises TypeError if they are none."""
+    rows = list(expected)
+    if isinstance(expected, Mapping) or not all(isinstance(row, Mapping) for row in rows):
+        raise TypeError("rows are expected as a DataFrame, or as a list of mappings of values by column")
+    return rows
 
 
 def _dataframe(spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: StructType) -> DataFrame:

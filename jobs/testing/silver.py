@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from importlib.util import find_spec
@@ -41,7 +41,7 @@ def assert_silver_equals(
     spark: SparkSession,
     feed: SilverFeed,
     table: str,
-    expected: DataFrame | Sequence[Mapping[str, Any]],
+    expected: DataFrame | Iterable[Mapping[str, Any]],
     *,
     at: int | datetime | None = None,
     engine_columns: bool = False,
@@ -66,6 +66,7 @@ def assert_silver_equals(
         AssertionError: Columns or rows differ. The message shows at most 20 differing rows of each side.
         ConfigError: There is no such feed, or it has no such table.
         QueryFailed: The table is not built, or cannot be read as of then.
+        TypeError: What is expected are no rows.
         ModuleNotFoundError: ``silverfold[testing]`` is not installed.
     """
     if find_spec("chispa") is None:

@@ -78,6 +78,11 @@ def _cluster(session: SparkSession, place: Place, columns: Sequence[str] | None)
     if columns is None:
         return
     (row,) = session.sql(f"DESCRIBE DETAIL {path_table(place.url)}").select("clusteringColumns").collect()
-    if [*map(caseless, row[0])] != [*map(caseless, columns)]:
+    if [caseless(_unquoted(name)) for name in row[0]] != [*map(caseless, columns)]:
         listed = f"({', '.join(map(quoted, columns))})" if columns else "NONE"
         session.sql(f"ALTER TABLE {path_table(place.url)} CLUSTER BY {listed}").collect()
+
+
+def _unquoted(name: str) -> str:
+    """Return a column's name as ``DESCRIBE DETAIL`` shows it, without the quotes that some names have there."""
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from silverfold.conf.errors import StoreUnavailable
+from silverfold.conf.errors import RebuildNeeded
 from silverfold.pipelines.places import REASONS, Place, Places, side_table_of
 from silverfold.pipelines.storage.companions import companion
 from silverfold.pipelines.store import open_table
@@ -44,7 +44,8 @@ def judged_rows(session: SparkSession, places: Places, feed: str, table: str) ->
     """Return the rows of a table, with those kept aside; None if it is not built. Lazy.
 
     Raises:
-        StoreUnavailable: A table cannot be read now, or the rows kept aside are gone.
+        StoreUnavailable: A table cannot be read now.
+        RebuildNeeded: The rows kept aside are gone.
         ApplyError: Spark refuses to read a table.
     """
     opened = open_table(places.silver(feed, table))
@@ -54,8 +55,7 @@ def judged_rows(session: SparkSession, places: Places, feed: str, table: str) ->
     rows = _whole(silver.drop(POSITION), is_aside=False)
     side = companion(places, feed, table, "aside", at=opened.version())
     if side.is_gone:
-        why = f"{side_table_of(table)} of feed {feed} is gone: run `silverfold rebuild {feed} {table}`"
-        raise StoreUnavailable(why)
+        raise RebuildNeeded(f"{side_table_of(table)} is gone", feed=feed, table=table)
     if side.counts is not None:
         side_rows = _at(session, places.side_table(feed, table), side.counts.version(), side_table_of(table))
         failing = side_rows.where(~F.coalesce(is_incomplete(REASONS), F.lit(False))).drop(POSITION, PRESENT, REASONS)

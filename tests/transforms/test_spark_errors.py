@@ -66,9 +66,7 @@ def test_a_full_disk_is_a_store_that_cannot_be_written():
 
 def test_a_file_that_is_gone_is_a_store_that_cannot_be_read():
     text = "An error occurred\n: org.apache.spark.SparkException: [INTERNAL] Task failed\n\tat a.b.C\n"
-    pattern = (
-        r"^quotes: Spark cannot read a file \(.*FileNotFoundException: File /w/1.parquet does not exist.*README says"
-    )
+    pattern = r"^quotes: Spark cannot read a file \(.*FileNotFoundException: File /w/1.parquet.*silverfold verify"
     with pytest.raises(StoreUnavailable, match=pattern), named_errors("quotes"):
         raise Py4JError(f"{text}Caused by: java.io.FileNotFoundException: File /w/1.parquet does not exist\n\tat a.b.C")
 
@@ -77,6 +75,6 @@ def test_a_file_that_cannot_be_read_is_named(monkeypatch: pytest.MonkeyPatch):
     error = PySparkException("no matter")
     monkeypatch.setattr(error, "getCondition", lambda: "FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER")
     monkeypatch.setattr(error, "getMessageParameters", lambda: {"path": "file:///w/part-1.parquet"})
-    pattern = r"^quotes: Spark cannot read file:///w/part-1.parquet \(FAILED_READ_FILE.*README says"
+    pattern = r"^quotes: Spark cannot read file:///w/part-1.parquet \(FAILED_READ_FILE.*silverfold verify"
     with pytest.raises(StoreUnavailable, match=pattern), named_errors("quotes"):
         raise error

@@ -55,13 +55,13 @@ class ControlFrames:
         Args:
             landed: What has landed; its missing ranges may be too large, since bronze drops old frames.
         """
-        content = {} if self.is_anew else self._content
+        floors = {} if self.is_anew else self._content.get("offsets", {})
         newest = {shard_id: found.newest for shard_id, found in landed.items()}
-        for name, batch_id in [*content.get("offsets", {}).items(), *self.skipped.items()]:
+        for name, batch_id in [*floors.items(), *self.skipped.items()]:
             newest[int(name)] = max(newest.get(int(name), 0), int(batch_id))
         missing = {
             int(name): [(int(after), int(before)) for after, before in gaps]
-            for name, gaps in content.get("missing", {}).items()
+            for name, gaps in self._content.get("missing", {}).items()  # whichever subscription may send it
         }
         return {
             shard_id: LandedBatches(

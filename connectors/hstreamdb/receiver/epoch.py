@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -61,12 +61,12 @@ class ShardProgress:
         if self.is_guess and batch_id <= self.newest:
             self.newest = batch_id - 1
         self.is_guess = False
-        had_landed, self.oldest = self.has_begun or self.oldest > 0, min(self.oldest or batch_id, batch_id)
+        self.oldest = min(self.oldest or batch_id, batch_id)
         if batch_id <= self.newest:
             self.again += records
             self._fill(batch_id)
             return False
-        is_behind_a_gap = had_landed and self._note(self.newest, batch_id)
+        is_behind_a_gap = self._note(self.newest, batch_id)  # from 0 on, until it is known where the shard begins
         self.newest, self.published_ms = batch_id, published_ms
         self.batches += 1
         self.records += records
@@ -94,8 +94,6 @@ class ShardProgress:
 
     def begin(self, after: int) -> None:
         """Expect every batch behind ``after``, and none up to it."""
-        if after < self.newest and not self.has_begun:
-            self._note(after, self.oldest)
         self.gaps = [(max(start, after), end) for start, end in self.gaps if may_miss(after, end)]
         self.newest, self.has_begun = max(self.newest, after), True
 
@@ -156,9 +154,15 @@ class Epoch:
     Args:
         stream: The stream that the subscription reads.
         expected: Per shard, what has landed before, or need not land; and what is missing of it, and may still come.
+        guessed: Shards of which the first frame will tell where they begin, if that is sooner.
     """
 
-    def __init__(self, stream: str, expected: Mapping[int, LandedBatches] = MappingProxyType({})) -> None:
+    def __init__(
+        self,
+        stream: str,
+        expected: Mapping[int, LandedBatches] = MappingProxyType({}),
+        guessed: Collection[int] = (),
+    ) -> None:
         self._stream = stream
         self._consumers: dict[int, str] = {}
         self._bad = Counter[int]()
@@ -167,12 +171,14 @@ class Epoch:
         self.shards = defaultdict[int, ShardProgress](ShardProgress)
         """Progress by shard."""
         for shard_id, found in expected.items():
-            self.shards[shard_id] = ShardProgress(found.newest, has_begun=True, gaps=list(found.missing))
+            self.shards[shard_id] = ShardProgress(
+                found.newest, has_begun=True, is_guess=shard_id in guessed, gaps=list(found.missing)
+            )
 
     @property
     def landed(self) -> Mapping[int, LandedBatches]:
         """What has landed of each shard, in this epoch or before it, or need not land."""
-        return {shard_id: found.landed for shard_id, found in self.shards.items() if found.newest}
+        return {each: found.landed for each, found in self.shards.items() if found.newest and not found.is_guess}
 
     def frames(
         self,

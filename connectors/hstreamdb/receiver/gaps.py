@@ -11,7 +11,7 @@ from silverfold.connectors.frames import Frame, mark
 from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.client.readers import Offset
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
-from silverfold.connectors.hstreamdb.protocol.records import RecordId, batches_between, may_miss
+from silverfold.connectors.hstreamdb.protocol.records import RecordId, batch_number, batches_between, may_miss
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 from silverfold.connectors.hstreamdb.receiver.look_calls import LookCalls
@@ -36,7 +36,7 @@ class _Looked(NamedTuple):
     first: int
     """The first batch that it has behind the gap's beginning; the one at its end if there is none sooner."""
     is_trimmed: bool = False
-    """Whether it has none before the gap either: an epoch of the log ended inside, so nothing tells what was there."""
+    """Whether an epoch of the log ended inside, and it has none of that any more: nothing tells how many there were."""
 
 
 class GapSearch:
@@ -66,9 +66,8 @@ class GapSearch:
         self._calls, self._begins_at_end, self._is_anew = calls, begins_at_end, control.is_anew
         self._patience, self._clock = patience, clock
         self._open_since: dict[_Suspect, float] = {}
-        self._undelivered = set[int]()
-        """Shards whose gap that stays open is reported."""
-        self._guesses = set[int]()
+        self._undelivered = set[_Suspect]()
+        """Gaps that stay open, and are reported."""
         self._turn = 0
         self._quiet: dict[int, int] = {}
         """The newest batch of each shard at the last look."""
@@ -89,33 +88,31 @@ class GapSearch:
         return [*self._skip(found), *self._not_delivered(found)]
 
     def _not_delivered(self, looked: Iterable[tuple[_Suspect, _Looked]]) -> list[Frame]:
-        """Return a mark if gaps stay open though the shard has their batches: once a shard, until it has no gap."""
+        """Return a mark if gaps stay open though the shard has their batches: once for each gap."""
         now = self._clock()
         gaps = [_Suspect(shard_id, *gap) for shard_id, shard in self._epoch.shards.items() for gap in shard.gaps]
         self._open_since = {gap: self._open_since.get(gap, now) for gap in gaps}
-        self._undelivered &= {gap.shard_id for gap in gaps}
-        overdue = {
-            str(suspect.shard_id): f"behind {suspect.after}"
+        self._undelivered &= set(gaps)
+        found = {
+            suspect
             for suspect, found in looked
-            if found.first < suspect.before and suspect.shard_id not in self._undelivered
+            if found.first < suspect.before and suspect not in self._undelivered
             if now - self._open_since.get(suspect, now) >= self._patience
         }
-        self._undelivered |= set(map(int, overdue))
+        self._undelivered |= found
+        overdue = {str(gap.shard_id): f"behind {gap.after}" for gap in sorted(found, reverse=True)}  # the first of each
         if not overdue:
             return []
         why = "batches are in the stream and do not come: another consumer may have acknowledged them"
         return [mark("not delivered", stream=self._stream, level="warning", reason=why, shards=overdue)]
 
     def _begin_at_end(self, tails: Mapping[int, int]) -> None:
-        for shard_id in [each for each in self._guesses if not self._epoch.shards[each].is_guess]:
-            self._guesses.remove(shard_id)
-            begun = self._epoch.shards[shard_id].oldest - 1
-            self._control.skipped[shard_id] = min(begun, self._control.skipped[shard_id])
         for shard_id, tail in tails.items():
             shard = self._epoch.shards[shard_id]
             if self._is_anew or not shard.has_begun:
                 self._control.skipped[shard_id] = shard.begin_at_end(tail)
-                self._guesses |= {shard_id} if shard.is_guess else set()
+            for begun in [before - 1 for after, before in shard.gaps if after == 0]:  # nothing was to come before it
+                shard.begin(begun)
         self._is_anew = self._is_anew and not tails
 
     def _suspects(self, tails: Mapping[int, int]) -> Iterator[_Suspect]:
@@ -125,11 +122,12 @@ class GapSearch:
         """
         for shard_id, tail in tails.items():
             shard = self._epoch.shards[shard_id]
-            turn = self._turn % len(shard.gaps) if len(shard.gaps) > _MOST_READ else 0
-            yield from (_Suspect(shard_id, *gap) for gap in [*shard.gaps[turn:], *shard.gaps[:turn]][:_MOST_READ])
             if not shard.has_begun:
                 yield _Suspect(shard_id, None, tail + 1)
-            elif tail > shard.newest == self._quiet.get(shard_id, shard.newest):
+                continue
+            turn = self._turn % len(shard.gaps) if len(shard.gaps) > _MOST_READ else 0
+            yield from (_Suspect(shard_id, *gap) for gap in [*shard.gaps[turn:], *shard.gaps[:turn]][:_MOST_READ])
+            if tail > shard.newest == self._quiet.get(shard_id, shard.newest):
                 yield _Suspect(shard_id, shard.newest, tail + 1)
 
     async def _look(self, suspect: _Suspect) -> _Looked:
@@ -139,7 +137,7 @@ class GapSearch:
         if not may_miss(after, before):
             return _Looked(before)
         first = min(await self._first(shard_id, RecordId(shard_id, after + 1, 0)) or before, before)
-        if first < before or batches_between(after, before) > 1:
+        if not 0 < after >> 32 < first >> 32 or not batch_number(after):
             return _Looked(first)
         oldest = await self._first(shard_id, SpecialOffset.EARLIEST)
         return _Looked(first, is_trimmed=oldest is None or oldest > after)
@@ -164,9 +162,11 @@ class GapSearch:
                 skipped[shard_id] = begun
             elif may_miss(after, first) and shard.skip(after, first):
                 count = batches_between(after, first) - 1
-                lost = f"{count} batches" if count > 0 else "an unknown number of batches" if is_trimmed else ""
+                counts = ["an unknown number of batches"] * is_trimmed + [f"{count} batches"] * (count > 0)
+                lost = " and ".join(counts)
+                where = f"behind {after}" if after else f"before {first}, if the subscription began before them"
                 if lost:
-                    expired[name] = ", ".join(filter(None, [expired.get(name), f"{lost} behind {after}"]))
+                    expired[name] = ", ".join(filter(None, [expired.get(name), f"{lost} {where}"]))
                 skipped[shard_id] = max(first - 1, skipped.get(shard_id, 0))
         if not expired:
             return []

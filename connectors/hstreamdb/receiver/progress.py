@@ -74,17 +74,24 @@ class Progress:
     def frames(self, found: FetchedFrame, consumer: str) -> list[Frame]:
         """Return what lands of a fetched frame; see `Epoch.frames`.
 
-        If the frame shows a gap, a control frame is before it, and the next look is soon.
+        If the frame shows a gap, or where its shard begins, a control frame is before it. Behind a gap the next look is
+        soon.
         """
+        shard = self._epoch.shards[found.ids[0].shard_id] if found.ids else None
+        was_guess = shard is not None and shard.is_guess
         if found.ids:
             self._lag.note_frame(found.ids[0].shard_id)
         gaps = self._epoch.gaps_found
         frames = self._epoch.frames(
             found.body, found.ids, found.error, consumer=consumer, published_ms=found.published_ms
         )
-        if self._epoch.gaps_found == gaps:
+        if shard is not None and was_guess and not shard.is_guess:
+            skipped, shard_id = self._control.skipped, found.ids[0].shard_id
+            skipped[shard_id] = min(shard.oldest - 1, skipped[shard_id])
+        elif self._epoch.gaps_found == gaps:
             return frames
-        self._gap_found.set()
+        if self._epoch.gaps_found > gaps:
+            self._gap_found.set()
         return [*self._control.missing_frames(self._epoch), *frames]
 
     async def run(self, sink: FrameSink, pending: Callable[[], int]) -> None:

@@ -74,7 +74,9 @@ class HStreamReceiver:
                 [*resume.source_positions.values(), *resume.silver_positions.values()]
             )
             control = ControlFrames(self._options, found.subscription, self._last_control or resume.last_control)
-            epoch = Epoch(self._options.stream, control.expected(self._landed))
+            begins_at_end = found.subscription.offset == SpecialOffset.LATEST
+            guessed = control.skipped.keys() - self._landed.keys() if begins_at_end else ()
+            epoch = Epoch(self._options.stream, control.expected(self._landed), guessed)
             progress = Progress(
                 client,
                 self._options,

@@ -195,9 +195,14 @@ class ClientPollingLink(Link):
         """Return the body of the answer to a handshake or a poll; None if the server closed without one."""
         socket = await self._connect()
         try:
-            async with asyncio.timeout(self._settings.request_timeout):
+            async with asyncio.timeout(self._settings.request_timeout) as limit:
+
+                def received() -> None:
+                    self._received()
+                    limit.reschedule(self.last_received + self._settings.request_timeout)
+
                 await socket.send(encode_post(packet, host=str(self._address), closes=True))
-                answer = await read_answer(socket, self._settings.max_answer)
+                answer = await read_answer(socket, self._settings.max_answer, received)
         except TimeoutError:
             raise SourceUnavailable("no answer to a request in time") from None
         finally:

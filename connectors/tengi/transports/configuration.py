@@ -130,7 +130,7 @@ class Configuration:
     connect_timeout: float = 10.0
     """Client: seconds to connect."""
     request_timeout: float = 30.0
-    """Seconds for the answer to a poll, and at a server for a request's body; Java takes 5 s, at times 10 s."""
+    """Seconds between bytes of the answer to a poll, and at a server for a request's body; Java takes 5 s for all."""
     max_answer: int = MAX_ANSWER
     """Client: most bytes of an answer to a poll."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+from collections.abc import Callable
 from http import HTTPStatus
 
 from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable
@@ -22,18 +23,33 @@ async def read_head(socket: Connection, reader: HttpReader) -> Head | None:
     return head
 
 
-async def fill(socket: Connection, reader: HttpReader, size: int) -> bool:
-    """Read until the reader holds so many bytes; False if the connection ends first. Raises SourceUnavailable."""
+def _ignored() -> None:
+    pass
+
+
+async def fill(socket: Connection, reader: HttpReader, size: int, received: Callable[[], None] = _ignored) -> bool:
+    """Read until the reader holds so many bytes; False if the connection ends first. Raises SourceUnavailable.
+
+    Args:
+        received: Is called when bytes came.
+    """
     while reader.held < size:
         chunk = await socket.read()
         if not chunk:
             return False
         reader.receive(chunk)
+        received()
     return True
 
 
-async def read_answer(socket: Connection, max_body: int) -> tuple[Head, bytes] | None:
-    """Return head and body of an answer; None if the server closes without a byte of it. Raises SilverfoldError."""
+async def read_answer(
+    socket: Connection, max_body: int, received: Callable[[], None] = _ignored
+) -> tuple[Head, bytes] | None:
+    """Return head and body of an answer; None if the server closes without a byte of it. Raises SilverfoldError.
+
+    Args:
+        received: Is called when bytes of the body came.
+    """
     reader = HttpReader()
     head = await read_head(socket, reader)
     if head is None:
@@ -43,7 +59,7 @@ async def read_answer(socket: Connection, max_body: int) -> tuple[Head, bytes] |
     size = head.content_length or 0
     if size > max_body:
         raise RemoteProtocolError(f"an answer of {size} bytes, {max_body} are allowed", reason="too_large")
-    if not await fill(socket, reader, size):
+    if not await fill(socket, reader, size, received):
         raise SourceUnavailable("the connection ended in an answer")
     return head, reader.take(size)
 

@@ -51,7 +51,7 @@ class Serving:
 
 
 def row(number: int) -> dict[str, Any]:
-    """Return a row; its packet is the 388 bytes long of chapter 9.8 of the protocol."""
+    """Return a row; its packet is 388 bytes long."""
     return {"id": number, "name": "Steven", "price": number / 4}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from silverfold.jobs.testing.rows import assert_rows_equal, assert_same_rows
+from silverfold.jobs.testing.rows import assert_rows_equal, assert_same_rows, listed
 
 CELL = Row("Sym", "Value")
 RED = "\033[31m"
@@ -111,3 +111,10 @@ def test_columns_are_compared_by_name_and_type_whatever_they_are_called(spark: S
             assert_rows_equal(spark, "t", found, expected, optional=optional, note="\nthat is all")
     with pytest.raises(AssertionError, match="lacks 1 that are"):
         assert_rows_equal(spark, "t", found, [row])
+
+
+def test_expected_rows_may_come_from_an_iterator_and_must_be_rows():
+    assert listed(row for row in [{"id": 1}]) == [{"id": 1}]
+    for none in ({"id": 1}, [("id", 1)]):
+        with pytest.raises(TypeError, match="a list of mappings"):
+            listed(none)  # type: ignore[arg-type]  # what the annotation forbids

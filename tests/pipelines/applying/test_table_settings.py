@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -53,6 +54,27 @@ def test_a_table_that_has_what_is_set_is_left_alone(tmp_path: Path, setting: dic
     session = Refusing()
     assert follow(session, tmp_path, Table(source="q", **setting), set()) == []
     assert session.statements == []
+
+
+class Clustered(Refusing):
+    """A session with a table that is clustered by some columns, named as DESCRIBE DETAIL does."""
+
+    def __init__(self, *columns: str) -> None:
+        super().__init__()
+        self.columns = list(columns)
+
+    def sql(self, statement: str) -> Any:
+        self.statements.append(statement)
+        return SimpleNamespace(select=lambda _: self, collect=list)
+
+    def collect(self) -> list[tuple[list[str]]]:
+        return [(self.columns,)]
+
+
+def test_a_clustering_column_with_a_name_in_quotes_is_the_one_that_is_set(tmp_path: Path):
+    session = Clustered("`c d`", "`e``f`", "n")
+    assert follow(session, tmp_path, Table(source="q", cluster_by=("c d", "e`f", "N")), set()) == []
+    assert [statement for statement in session.statements if statement.startswith("ALTER")] == []
 
 
 def test_what_is_not_set_is_left_to_sessions_and_users():

@@ -159,7 +159,7 @@ def test_a_table_whose_files_or_commits_are_gone_is_unknown_and_no_rule_is_blame
     damaged = [checked(built), *by_suites(built, tmp_path)]
 
     assert {(each.verdict, each.retryable) for each in (*missing, *damaged)} == {(Verdict.UNKNOWN, True)}
-    assert all("README says" in str(each.reason) and "rule" not in str(each.reason) for each in missing)
+    assert all("silverfold verify" in str(each.reason) and "rule" not in str(each.reason) for each in missing)
     assert {str(each.reason) for each in damaged} == {str(damaged[0].reason)}
     assert "t: " in str(damaged[0].reason)
 

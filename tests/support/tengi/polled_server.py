@@ -17,12 +17,15 @@ NOTHING = RESPONSE + bytes(4)
 class PolledServer:
     """Serves the connections of a scripted peer.
 
+    Args:
+        pause: Seconds before each of the last ten bytes of an answer.
+
     Attributes:
         times: When the polls came.
     """
 
-    def __init__(self, answer: bytes = NOTHING) -> None:
-        self.answer = answer
+    def __init__(self, answer: bytes = NOTHING, *, pause: float = 0.0) -> None:
+        self.answer, self.pause = answer, pause
         self.times: list[float] = []
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -33,6 +36,10 @@ class PolledServer:
             writer.write(encode_answer(HTTPStatus.OK, HEAD + HANDSHAKE[1:]))
         elif b"\xff\x98\xff\x36" in body:
             self.times.append(asyncio.get_running_loop().time())
-            writer.write(encode_answer(HTTPStatus.OK, self.answer))
+            answer = encode_answer(HTTPStatus.OK, self.answer)
+            writer.write(answer[:-10])
+            for byte in answer[-10:]:
+                await asyncio.sleep(self.pause)
+                writer.write(bytes([byte]))
         else:
             await reader.read()

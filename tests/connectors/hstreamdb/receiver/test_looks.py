@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import pytest
@@ -91,15 +91,21 @@ class Looks:
 
     Args:
         landed: The newest batch of each shard that has landed before.
+        guessed: See `Epoch`.
     """
 
     def __init__(
-        self, source: Source, landed: Mapping[int, int] | None = None, subscription: Subscription = EARLIEST
+        self,
+        source: Source,
+        landed: Mapping[int, int] | None = None,
+        subscription: Subscription = EARLIEST,
+        *,
+        guessed: Collection[int] = (),
     ) -> None:
         options = feed_of().options.model_copy(update={"committed_seconds": 0.01})
         self.sink, self.now = CountingSink(), 0.0
         self.control = ControlFrames(options, subscription, None)
-        self.epoch = Epoch(STREAM, {shard: LandedBatches(batch) for shard, batch in (landed or {}).items()})
+        self.epoch = Epoch(STREAM, {shard: LandedBatches(batch) for shard, batch in (landed or {}).items()}, guessed)
         self.progress = Progress(
             cast("Client", source),
             options,
@@ -158,16 +164,19 @@ def test_what_a_look_has_told_is_not_told_again_though_its_other_calls_fail() ->
     ("has", "expected"),
     [
         ([NEW + 1], [f"an unknown number of batches behind {OLD + 3}"]),
-        ([NEW + 3], [f"2 batches behind {OLD + 3}"]),
+        ([NEW + 3], [f"an unknown number of batches and 2 batches behind {OLD + 3}"]),
         ([OLD + 2, NEW + 1], []),
         ([OLD + 4, NEW + 1], []),
     ],
     ids=["all of the old epoch are gone", "some of the new one too", "none are gone", "it is still to come"],
 )
-def test_batches_lost_at_the_end_of_a_log_s_epoch_are_a_warning(has: list[int], expected: list[str]) -> None:
+@pytest.mark.parametrize("is_looked_first", [False, True])
+def test_batches_lost_at_the_end_of_a_log_s_epoch_are_a_warning(
+    has: list[int], expected: list[str], *, is_looked_first: bool
+) -> None:
     async def run() -> None:
         looks = Looks(Source({7: has}), {7: OLD + 3})
-        looks.take(7, [has[-1]])
+        looks.take(7, [] if is_looked_first else [has[-1]])
         async with looks.run():
             await until(lambda: bool(looks.sink.marks("progress")))
             await asyncio.sleep(0.05)
@@ -190,6 +199,18 @@ def test_what_was_gone_before_the_feed_is_no_loss_though_the_log_begins_a_new_ep
     asyncio.run(run())
 
 
+def test_where_a_shard_begins_that_was_guessed_lands_with_the_frame_that_tells() -> None:
+    looks = Looks(Source({}), {7: OLD + 9}, guessed={7})
+    looks.control.skipped[7] = OLD + 9
+    looks.control.next_frames(GetSubscriptionResponse(subscription=Subscription()), looks.epoch)
+    assert looks.epoch.landed == {}
+    looks.take(7, [OLD + 5, OLD + 8])
+    first, second = map(json.loads, looks.sink.control)
+    assert (first["skipped"], "missing" in first) == ({"7": str(OLD + 4)}, False)
+    assert second["missing"] == {"7": [[str(OLD + 5), str(OLD + 8)]]}
+    assert looks.epoch.landed == {7: LandedBatches(OLD + 8, ((OLD + 5, OLD + 8),))}
+
+
 def test_a_shard_of_which_nothing_comes_is_starved_though_others_flow() -> None:
     async def run() -> None:
         source = Source({1: [OLD + 1], 2: [OLD + 1, OLD + 2]})
@@ -207,9 +228,9 @@ def test_a_shard_of_which_nothing_comes_is_starved_though_others_flow() -> None:
     asyncio.run(run())
 
 
-def test_batches_that_stay_in_the_shard_and_do_not_come_are_a_warning_once() -> None:
+def test_batches_that_stay_in_the_shard_and_do_not_come_are_a_warning_once_a_gap() -> None:
     async def run() -> None:
-        looks = Looks(Source({7: range(OLD + 1, OLD + 6)}), {7: OLD + 1})
+        looks = Looks(Source({7: range(OLD + 1, OLD + 10)}), {7: OLD + 1})
         looks.take(7, [OLD + 5])
         async with looks.run():
             await until(lambda: bool(looks.sink.marks("progress")))
@@ -219,8 +240,14 @@ def test_batches_that_stay_in_the_shard_and_do_not_come_are_a_warning_once() -> 
             looks.now = 120.0
             await until(lambda: bool(looks.sink.marks("not delivered")))
             await asyncio.sleep(0.05)
-        (found,) = looks.sink.marks("not delivered")
+            assert len(looks.sink.marks("not delivered")) == 1
+            looks.take(7, [OLD + 9])
+            await asyncio.sleep(0.05)
+            looks.now = 240.0
+            await until(lambda: len(looks.sink.marks("not delivered")) > 1)
+        found, later = looks.sink.marks("not delivered")
         assert (found["level"], found["shards"]) == ("warning", {"7": f"behind {OLD + 1}"})
+        assert later["shards"] == {"7": f"behind {OLD + 5}"}
         assert looks.sink.marks("expired") == []
 
     asyncio.run(run())

@@ -219,7 +219,19 @@ def test_a_gap_lands_with_the_frame_that_shows_it_and_what_lands_later_closes_it
     expected = ControlFrames(settings, subscription, frames[1].body).expected(landed)
     assert expected == {7: LandedBatches(6, ((2, 4), (4, 6)))}
     other = Subscription(creation_time=Timestamp(seconds=2))
-    assert ControlFrames(settings, other, frames[1].body).expected(landed) == {7: LandedBatches(6)}
+    assert (
+        ControlFrames(settings, other, frames[1].body).expected(landed) == expected
+    )  # whichever sends what is missing
+
+
+def test_what_comes_before_the_first_frame_is_missing_until_it_is_known_where_its_shard_begins() -> None:
+    epoch = Epoch(STREAM)
+    epoch.frames(b"", [RecordId(7, 6, 0)])
+    assert epoch.shards[7].gaps == [(0, 6)]
+    epoch.shards[7].begin(3)
+    assert epoch.shards[7].gaps == [(3, 6)]
+    epoch.shards[7].begin(5)
+    assert epoch.shards[7].gaps == []
 
 
 EPOCH = 1 << 32

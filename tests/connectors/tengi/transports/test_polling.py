@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 
@@ -39,6 +40,28 @@ def test_a_server_that_answers_in_vain_is_not_polled_without_pause(answer: bytes
     pauses = [after - before for before, after in zip(server.times, server.times[1:], strict=False)]
     assert pauses
     assert min(pauses) > 0.08
+
+
+def test_an_answer_may_take_longer_than_the_limit_as_long_as_bytes_of_it_come() -> None:
+    server = PolledServer(pause=0.05)
+
+    async def work() -> None:
+        async with serving(server) as address:
+            settings = ConfigurationBuilder().add_transport("http").build()
+            link = await open_link(address, Transport.HTTP, replace(settings, request_timeout=0.3))
+            heard = set[float]()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.7):
+                    while (waiting := asyncio.create_task(link.next_event())) is not None:
+                        while not waiting.done():
+                            heard.add(link.last_received)
+                            await asyncio.sleep(0.02)
+                        waiting.result()
+            assert len(heard) > 5
+            await link.abort()
+
+    run(work())
+    assert len(server.times) > 1
 
 
 def test_what_is_no_answer_to_a_poll_is_read_once_and_ends_the_connection() -> None:
