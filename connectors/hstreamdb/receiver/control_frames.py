@@ -134,14 +134,15 @@ class ControlFrames:
         """Return a mark if more is acknowledged than has landed: bronze is not the one that the source fed before.
 
         A gap behind the last record counts as acknowledged too, so the mark is no proof of a loss. Batch number 0 is
-        never used: such a checkpoint only shows that the log began a new epoch.
+        never used: such a checkpoint only shows that the log began a new epoch, and closes no gap.
         """
         ahead = {}
         for name, batch in moved.items():
             shard = epoch.shards[int(name)]
             if int(batch) > (landed := shard.whole_until) and batch_number(int(batch)):
                 ahead[name] = f"{batch}, not {landed}"
-            shard.begin(int(batch))
+            if batch_number(int(batch)) or not shard.has_begun:
+                shard.begin(int(batch))
         if not ahead:
             return []
         why = (

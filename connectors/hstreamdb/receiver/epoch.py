@@ -72,6 +72,10 @@ class ShardProgress:
         self.records += records
         return is_behind_a_gap
 
+    def is_missing(self, batch_id: int) -> bool:
+        """Return whether a batch has not come."""
+        return batch_id > self.newest or any(after < batch_id < before for after, before in self.gaps)
+
     @property
     def landed(self) -> LandedBatches:
         """What has landed of it, or need not land."""
@@ -166,6 +170,7 @@ class Epoch:
         self._stream = stream
         self._consumers: dict[int, str] = {}
         self._bad = Counter[int]()
+        self._partial_shards = set[int]()
         self.gaps_found = 0
         """Number of frames that have shown that batches before them have not landed."""
         self.shards = defaultdict[int, ShardProgress](ShardProgress)
@@ -204,14 +209,25 @@ class Epoch:
             return [self._bad_frame(body, error)]
         first = ids[0]
         shard = self.shards[first.shard_id]
+        marks = self._partial(shard, ids)
         self.gaps_found += shard.take(first.batch_id, len(ids), published_ms)
         frame = Frame(body, Kind.DATA, Boundary.WHOLE, self._stream, str(first))
         before = self._consumers.setdefault(first.shard_id, consumer)
-        if before == consumer:
-            return [frame]
-        self._consumers[first.shard_id] = consumer
-        moved = mark("reassigned", shard=str(first.shard_id), before=before, now=consumer)
-        return [moved, frame]
+        if before != consumer:
+            self._consumers[first.shard_id] = consumer
+            marks.append(mark("reassigned", shard=str(first.shard_id), before=before, now=consumer))
+        return [*marks, frame]
+
+    def _partial(self, shard: ShardProgress, ids: Sequence[RecordId]) -> list[Frame]:
+        """Return a mark if earlier records of a batch did not come with the first that do: once a shard."""
+        first = ids[0]
+        is_whole = ids[-1].batch_index == len(ids) - 1
+        if is_whole or not shard.is_missing(first.batch_id) or first.shard_id in self._partial_shards:
+            return []
+        self._partial_shards.add(first.shard_id)
+        why = "some records of a batch do not come: another consumer may have acknowledged them"
+        shards = {str(first.shard_id): f"of batch {first.batch_id}"}
+        return [mark("not delivered", stream=self._stream, level="warning", reason=why, shards=shards)]
 
     def _bad_frame(self, body: bytes, error: WireError) -> Frame:
         if len(self._bad) < _MOST_REMEMBERED:

@@ -11,11 +11,16 @@ import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from silverfold.conf.errors import SourceRefused, SourceUnavailable
+from silverfold.connectors.frames import Kind
 from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.streams import Shard
-from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
+from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import (
+    GetSubscriptionResponse,
+    Subscription,
+    SubscriptionOffset,
+)
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.receiver import gaps, progress
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
@@ -197,6 +202,25 @@ def test_what_was_gone_before_the_feed_is_no_loss_though_the_log_begins_a_new_ep
         assert begun == {7: OLD + 3}
 
     asyncio.run(run())
+
+
+def test_a_checkpoint_that_only_shows_a_new_epoch_of_the_log_closes_no_gap() -> None:
+    looks = Looks(Source({}), {7: OLD + 3})
+    offsets = [SubscriptionOffset(shard_id=7, batch_id=NEW)]
+    found = GetSubscriptionResponse(subscription=Subscription(), offsets=offsets)
+    frames = looks.control.next_frames(found, looks.epoch, {7: NEW + 1})
+    assert [frame.kind for frame in frames] == [Kind.CONTROL]
+    looks.take(7, [NEW + 1])
+    assert looks.epoch.shards[7].gaps == [(OLD + 3, NEW + 1)]
+
+
+def test_a_batch_of_which_some_records_do_not_come_is_a_warning_once() -> None:
+    looks = Looks(Source({}), {7: OLD})
+    for batch, indexes in ((OLD + 1, [0, 1]), (OLD + 2, [5, 6]), (OLD + 3, [1]), (OLD + 2, [1])):
+        ids = [RecordId(7, batch, index) for index in indexes]
+        looks.sink.take(looks.progress.frames(FetchedFrame(b"", ids), "consumer"))
+    (found,) = looks.sink.marks("not delivered")
+    assert (found["level"], found["shards"]) == ("warning", {"7": f"of batch {OLD + 2}"})
 
 
 def test_where_a_shard_begins_that_was_guessed_lands_with_the_frame_that_tells() -> None:

@@ -49,15 +49,15 @@ def test_an_answer_may_take_longer_than_the_limit_as_long_as_bytes_of_it_come() 
         async with serving(server) as address:
             settings = ConfigurationBuilder().add_transport("http").build()
             link = await open_link(address, Transport.HTTP, replace(settings, request_timeout=0.3))
-            heard = set[float]()
+            moments = set[float]()
             with suppress(TimeoutError):
                 async with asyncio.timeout(0.7):
-                    while (waiting := asyncio.create_task(link.next_event())) is not None:
-                        while not waiting.done():
-                            heard.add(link.last_received)
+                    while (event := asyncio.create_task(link.next_event())) is not None:
+                        while not event.done():
+                            moments.add(link.last_received)
                             await asyncio.sleep(0.02)
-                        waiting.result()
-            assert len(heard) > 5
+                        event.result()
+            assert len(moments) > 5
             await link.abort()
 
     run(work())
