@@ -98,8 +98,8 @@ def build_recorded(
 
     Args:
         spark: Session to use, which stays as it is.
-        conf: Folder of the project's settings. Of these the warehouse, ``storage_options``, ``spark``
-            and ``catalog`` do not apply.
+        conf: Folder of the project's settings. The warehouse, ``storage_options``, ``spark`` and ``catalog``
+            do not apply.
         folder: The record, as `record` made it; or any bronze folder of the feed, which is only read.
         warehouse: Folder for the tables, which has none of this feed yet.
         stops: Positions after which a build runs as if nothing more had landed, so that tables can be read as of then.

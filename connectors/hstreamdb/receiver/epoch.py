@@ -219,7 +219,7 @@ class Epoch:
         return [*marks, frame]
 
     def _partial(self, shard: ShardProgress, ids: Sequence[RecordId]) -> list[Frame]:
-        """Return a mark if earlier records of a batch did not come with the first that do: once a shard."""
+        """Return a mark if some records of a batch do not come with the first that do: once a shard."""
         first = ids[0]
         is_whole = ids[-1].batch_index == len(ids) - 1
         if is_whole or not shard.is_missing(first.batch_id) or first.shard_id in self._partial_shards:

@@ -93,14 +93,14 @@ class GapSearch:
         gaps = [_Suspect(shard_id, *gap) for shard_id, shard in self._epoch.shards.items() for gap in shard.gaps]
         self._open_since = {gap: self._open_since.get(gap, now) for gap in gaps}
         self._undelivered &= set(gaps)
-        found = {
+        late = {
             suspect
             for suspect, found in looked
             if found.first < suspect.before and suspect not in self._undelivered
             if now - self._open_since.get(suspect, now) >= self._patience
         }
-        self._undelivered |= found
-        overdue = {str(gap.shard_id): f"behind {gap.after}" for gap in sorted(found, reverse=True)}  # the first of each
+        self._undelivered |= late
+        overdue = {str(gap.shard_id): f"behind {gap.after}" for gap in sorted(late, reverse=True)}  # the first of each
         if not overdue:
             return []
         why = "batches are in the stream and do not come: another consumer may have acknowledged them"

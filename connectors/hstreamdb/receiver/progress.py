@@ -23,7 +23,7 @@ from silverfold.connectors.hstreamdb.receiver.lag import Lag
 from silverfold.connectors.hstreamdb.receiver.look_calls import LookCalls
 
 _GAP_SECONDS: Final = 1.0
-"""Seconds between looks, at least, when a frame shows a gap: the next epoch does not know of it."""
+"""Seconds between looks, at least, when a frame shows a gap."""
 _LEAST_PATIENCE: Final = 10.0
 """Seconds without a frame, at least, before a shard that is ahead is a warning; else the subscription's time-out."""
 
