@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, NamedTuple, Self
 
 from pydantic import BaseModel
 from typing_extensions import TypeVar
@@ -141,6 +141,9 @@ class Decoder(ABC, Generic[TableT]):
 
     The defaults suit a decoder that does not fold, removes rows one by one, and counts nothing.
     """
+
+    announces_columns: ClassVar[bool] = True
+    """Whether control frames may bring columns: the context then tells what `row_type` will be."""
 
     @abstractmethod
     def context(self, control: Iterable[ControlFrame]) -> Any:

@@ -116,7 +116,7 @@ class HStreamTable(Table):
     Records are HRecords, or raw ones with a JSON object. A whole row takes the place of the row there was. A row that
     lacks declared columns changes the others. Members that are not declared are ignored. A raw record with half of a
     surrogate pair in any text cannot be read, and no setting replaces it: two keys could become one. Nor can one with
-    an integer of more than 4,300 digits, or with 1,000 objects and lists in one another.
+    an integer of more than 4,300 characters, its sign included, or with about 1,000 objects and lists in one another.
 
     | type | of |
     |---|---|

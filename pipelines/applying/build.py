@@ -277,9 +277,11 @@ class FeedBuild:
 
         A column that does not fit the table causes no error here; it holds the table once it comes.
         """
+        if not (silver.conf.expect and silver.decoder.announces_columns):
+            return []
         control = self._plan.control
         frames = [frame for frame in control if frame.stream in {None, cut.stream}]
-        behind = {frame.body: frame for frame in frames if frame.frame_seq > cut.last} if silver.conf.expect else {}
+        behind = {frame.body: frame for frame in frames if frame.frame_seq > cut.last}
         found: dict[str, StructField] = {}
         for frame in behind.values():  # a receiver that reconnects repeats control frames
             then = replace(cut, epoch=frame.epoch, last=frame.frame_seq + 1, snapshot_end=None)

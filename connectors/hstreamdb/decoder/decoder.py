@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar, Final
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -15,7 +15,7 @@ from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.connectors.common.row_decoder import UnfoldedDecoder, decode_frames
 from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.hstreamdb.decoder.changes import ChangeReader
-from silverfold.connectors.hstreamdb.decoder.floors import Floors, read_floors
+from silverfold.connectors.hstreamdb.decoder.floors import read_floors
 from silverfold.connectors.hstreamdb.options import HStreamFeed, HStreamTable
 
 _LAST_INDEX: Final = (1 << 32) - 1
@@ -23,37 +23,39 @@ _LAST_INDEX: Final = (1 << 32) - 1
 
 @dataclass(frozen=True)
 class HStreamDecoder(UnfoldedDecoder[HStreamTable]):
-    """The `connectors.base.Decoder` of one feed. Its context has the feed's committed floors."""
+    """The `connectors.base.Decoder` of one feed. Its context are the feed's control frames."""
 
+    announces_columns: ClassVar[bool] = False
     feed: HStreamFeed
 
-    def context(self, control: Iterable[ControlFrame]) -> Floors:
-        """Return the committed floors."""
-        return read_floors(control)
+    def context(self, control: Iterable[ControlFrame]) -> Sequence[ControlFrame]:
+        """Return the control frames, which have the committed floors: a cut reads those that it needs."""
+        return tuple(control)
 
-    def row_type(self, context: Floors, cut: Cut, table: HStreamTable) -> StructType:
+    def row_type(self, context: Sequence[ControlFrame], cut: Cut, table: HStreamTable) -> StructType:
         """Return the declared columns, whatever the records have."""
         return from_arrow_schema(pa.schema(list(self._reader(context, cut, table).rows.row)))
 
-    def changes(self, frames: ArrowRows, context: Floors, cut: Cut, table: HStreamTable) -> ArrowRows:
+    def changes(self, frames: ArrowRows, context: Sequence[ControlFrame], cut: Cut, table: HStreamTable) -> ArrowRows:
         """Return a change for each record that had not landed before; two where a key changes."""
         return decode_frames(frames, self._reader(context, cut, table))
 
-    def tombstone_horizon(self, context: Floors, cut: Cut, table: HStreamTable) -> str | None:
+    def tombstone_horizon(self, context: Sequence[ControlFrame], cut: Cut, table: HStreamTable) -> str | None:
         """Return the condition on tombstones ``t`` that may go: those up to the floors that landed before the cut.
 
         Nothing new comes below them. None if no floor landed.
         """
-        floors = {shard_id: context.before(shard_id, cut.spans[0][0]) for shard_id in context.by_shard}
+        begin = cut.spans[0][0]
+        floors = read_floors(context, begin)
         ends = [
             (_position(shard_id, 0, 0), _position(shard_id, batch_id, _LAST_INDEX))
-            for shard_id, batch_id in sorted(floors.items())
-            if batch_id
+            for shard_id in sorted(floors.by_shard)
+            if (batch_id := floors.before(shard_id, begin))
         ]
         return " OR ".join(f"t._position BETWEEN '{first}' AND '{last}'" for first, last in ends) or None
 
-    def _reader(self, context: Floors, cut: Cut, table: HStreamTable) -> ChangeReader:
-        return ChangeReader(table, context.since(cut.spans[0][0]), self.feed.options.max_batch_bytes)
+    def _reader(self, context: Sequence[ControlFrame], cut: Cut, table: HStreamTable) -> ChangeReader:
+        return ChangeReader(table, read_floors(context, cut.spans[0][0]), self.feed.options.max_batch_bytes)
 
 
 def _position(shard_id: int, batch_id: int, index: int) -> str:

@@ -6,11 +6,12 @@ tombstones of deletes up to it can go.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
+
+import msgspec
 
 from silverfold.connectors.frames import ControlFrame
 
@@ -38,26 +39,24 @@ class Floors:
         at = bisect_left(floors, position, key=lambda floor: floor.frame_seq)
         return floors[at - 1].batch_id if at else 0
 
-    def since(self, position: int) -> Floors:
-        """Return the floors needed for frames from a position on."""
-        needed = {
-            shard_id: floors[max(bisect_left(floors, position, key=lambda floor: floor.frame_seq) - 1, 0) :]
-            for shard_id, floors in self.by_shard.items()
-        }
-        return Floors(needed)
 
+def read_floors(control: Sequence[ControlFrame], since: int = 0) -> Floors:
+    """Return the floors needed for frames from a position on.
 
-def read_floors(control: Iterable[ControlFrame]) -> Floors:
-    """Return the floors in control frames, which are the receiver's own."""
+    Args:
+        control: The receiver's own control frames, ascending. Each has all floors of its subscription: of those before
+            the position only the last one is read.
+        since: The position.
+    """
     by_shard: dict[int, list[Floor]] = {}
     created: str | None = None
-    for frame in control:
-        found = json.loads(frame.body)
-        if found["created"] != created:
-            created = found["created"]
+    for frame in control[max(bisect_left(control, since, key=lambda frame: frame.frame_seq) - 1, 0) :]:
+        found = _read(frame.body)
+        if found.created != created:
+            created = found.created
             for floors in by_shard.values():
                 _add(floors, Floor(frame.frame_seq, 0))
-        for shard_id, batch_id in found["offsets"].items():
+        for shard_id, batch_id in found.offsets.items():
             floors = by_shard.setdefault(int(shard_id), [])
             if not floors or int(batch_id) > floors[-1].batch_id:
                 _add(floors, Floor(frame.frame_seq, int(batch_id)))
@@ -68,3 +67,13 @@ def _add(floors: list[Floor], floor: Floor) -> None:
     if floors and floors[-1].frame_seq == floor.frame_seq:
         floors.pop()
     floors.append(floor)
+
+
+class _Content(msgspec.Struct):
+    """What a control frame says of floors."""
+
+    created: str
+    offsets: dict[str, str]
+
+
+_read: Final = msgspec.json.Decoder(_Content).decode

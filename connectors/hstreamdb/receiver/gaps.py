@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -39,6 +40,16 @@ class _Looked(NamedTuple):
     """Whether an epoch of the log ended inside, and it has none of that any more: nothing tells how many there were."""
 
 
+@dataclass
+class OpenGaps:
+    """Gaps that do not close, as a process knows them: an epoch of the connection may be too short to tell."""
+
+    since: dict[_Suspect, float] = field(default_factory=dict)
+    """When each was seen first, in seconds of `GapSearch`'s clock."""
+    reported: set[_Suspect] = field(default_factory=set)
+    """Those of which a mark tells that their batches do not come."""
+
+
 class GapSearch:
     """Looks gaps up in their shards, and finds out where shards begin for the feed.
 
@@ -46,6 +57,7 @@ class GapSearch:
         control: Is told what need not come.
         calls: Makes the calls.
         begins_at_end: Whether the subscription begins at the end of the stream.
+        open_gaps: Is kept up to date.
         patience: Seconds after which batches should have come that are in the shard, and were sent to others.
         clock: Returns seconds; any that ascend.
     """
@@ -59,15 +71,13 @@ class GapSearch:
         calls: LookCalls,
         *,
         begins_at_end: bool,
+        open_gaps: OpenGaps,
         patience: float,
         clock: Callable[[], float],
     ) -> None:
         self._client, self._stream, self._epoch, self._control = client, stream, epoch, control
         self._calls, self._begins_at_end, self._is_anew = calls, begins_at_end, control.is_anew
-        self._patience, self._clock = patience, clock
-        self._open_since: dict[_Suspect, float] = {}
-        self._undelivered = set[_Suspect]()
-        """Gaps that stay open, and are reported."""
+        self._open_gaps, self._patience, self._clock = open_gaps, patience, clock
         self._turn = 0
         self._quiet: dict[int, int] = {}
         """The newest batch of each shard at the last look."""
@@ -89,17 +99,17 @@ class GapSearch:
 
     def _not_delivered(self, looked: Iterable[tuple[_Suspect, _Looked]]) -> list[Frame]:
         """Return a mark if gaps stay open though the shard has their batches: once for each gap."""
-        now = self._clock()
+        now, known = self._clock(), self._open_gaps
         gaps = [_Suspect(shard_id, *gap) for shard_id, shard in self._epoch.shards.items() for gap in shard.gaps]
-        self._open_since = {gap: self._open_since.get(gap, now) for gap in gaps}
-        self._undelivered &= set(gaps)
+        known.since = {gap: known.since.get(gap, now) for gap in gaps}
+        known.reported &= set(gaps)
         late = {
             suspect
             for suspect, found in looked
-            if found.first < suspect.before and suspect not in self._undelivered
-            if now - self._open_since.get(suspect, now) >= self._patience
+            if found.first < suspect.before and suspect not in known.reported
+            if now - known.since.get(suspect, now) >= self._patience
         }
-        self._undelivered |= late
+        known.reported |= late
         overdue = {str(gap.shard_id): f"behind {gap.after}" for gap in sorted(late, reverse=True)}  # the first of each
         if not overdue:
             return []
@@ -132,12 +142,14 @@ class GapSearch:
 
     async def _look(self, suspect: _Suspect) -> _Looked:
         shard_id, after, before = suspect
-        if after is None:
-            return _Looked(await self._first(shard_id, SpecialOffset.EARLIEST) or before)
-        if not may_miss(after, before):
+        if after is not None and not may_miss(after, before):
             return _Looked(before)
-        first = min(await self._first(shard_id, RecordId(shard_id, after + 1, 0)) or before, before)
-        if not 0 < after >> 32 < first >> 32 or not batch_number(after):
+        start = SpecialOffset.EARLIEST if after is None else RecordId(shard_id, after + 1, 0)
+        first = await self._first(shard_id, start)
+        if first is None:  # all up to the tail is gone, if that is true: one wrong answer would be believed for ever
+            first = (await self._client.log_end(self._stream, shard_id)).batch_id + 1
+        first = min(first, before)
+        if after is None or not 0 < after >> 32 < first >> 32 or not batch_number(after):
             return _Looked(first)
         oldest = await self._first(shard_id, SpecialOffset.EARLIEST)
         return _Looked(first, is_trimmed=oldest is None or oldest > after)

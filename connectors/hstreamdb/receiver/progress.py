@@ -18,7 +18,7 @@ from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOff
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
-from silverfold.connectors.hstreamdb.receiver.gaps import GapSearch
+from silverfold.connectors.hstreamdb.receiver.gaps import GapSearch, OpenGaps
 from silverfold.connectors.hstreamdb.receiver.lag import Lag
 from silverfold.connectors.hstreamdb.receiver.look_calls import LookCalls
 
@@ -40,6 +40,7 @@ class Progress:
 
     Args:
         subscription: As it is when the epoch begins.
+        open_gaps: See `GapSearch`.
         feed, ours, clock: See `Lag`.
     """
 
@@ -51,6 +52,7 @@ class Progress:
         control: ControlFrames,
         *,
         subscription: Subscription,
+        open_gaps: OpenGaps,
         feed: str,
         ours: str,
         clock: Callable[[], float],
@@ -65,6 +67,7 @@ class Progress:
             control,
             self._calls,
             begins_at_end=subscription.offset == SpecialOffset.LATEST,
+            open_gaps=open_gaps,
             patience=2 * patience,
             clock=clock,
         )
@@ -129,10 +132,14 @@ class Progress:
                     await self._gap_found.wait()
 
     async def _tails(self) -> dict[int, int]:
-        """Return the last batch of each shard, or the number 0 of its log's epoch; of those whose node answers."""
+        """Return the last batch of each shard, or the number 0 of its log's epoch; of those whose node answers.
+
+        A shard that frames come from, or are missing of, is asked though no list names it.
+        """
         stream = self._options.stream
         shards = await self._calls.one("ListShards", partial(self._client.list_shards, stream)) or ()
-        shard_ids = [each.shard_id for each in shards]
+        known = {shard_id for shard_id, each in self._epoch.shards.items() if each.oldest or each.gaps}
+        shard_ids = sorted(known.union(each.shard_id for each in shards))
         ends = await self._calls.each(
             (f"GetTailRecordId of shard {shard_id}", partial(self._client.log_end, stream, shard_id))
             for shard_id in shard_ids

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -24,6 +25,7 @@ from silverfold.connectors.sbe.protocol.schemas import feed_schema
 class SbeDecoder(UnfoldedDecoder[SbeTable]):
     """`connectors.base.Decoder` of one feed. The settings' schema decodes all messages, including older versions."""
 
+    announces_columns: ClassVar[bool] = False
     feed: SbeFeed
 
     def context(self, control: Iterable[ControlFrame]) -> None:

@@ -148,8 +148,8 @@ def test_floors_of_another_subscription_count_no_more() -> None:
 
 
 def test_a_cut_takes_the_floors_it_needs_with_it() -> None:
-    floors = read_floors([control(at, "a", s7=at) for at in range(1, 100)])
-    needed = floors.since(98)
+    frames = [control(at, "a", s7=at) for at in range(1, 100)]
+    floors, needed = read_floors(frames), read_floors(frames, 98)
     assert [floors.before(7, at) == needed.before(7, at) for at in (98, 99, 100)] == [True] * 3
     assert sum(map(len, needed.by_shard.values())) == 3
 

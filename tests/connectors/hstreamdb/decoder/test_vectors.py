@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -147,11 +148,11 @@ def test_a_golden_history_gives_its_rows_and_tombstones_cut_by_cut(vector: dict[
     deleted: dict[int, str] = {}
     for after in vector["after"]:
         first, last = after["cut"]
-        floors = read_floors(each for each in control if each.frame_seq <= last)
+        known = [each for each in control if each.frame_seq <= last]
         landed_now = {at: body for at, body in frames.items() if first <= at <= last}
-        changes, errors = changes_of(table, landed_now, floors.since(first))
+        changes, errors = changes_of(table, landed_now, read_floors(known, first))
         assert errors == []
-        deleted = {key: at for key, at in deleted.items() if not is_forgotten(at, floors, first)}
+        deleted = {key: at for key, at in deleted.items() if not is_forgotten(at, known, first)}
         for change in changes:
             key, sequence = change["key"]["id"], change["sequence"]
             if sequence <= max(rows.get(key, ("",))[0], deleted.get(key, "")):
@@ -164,7 +165,7 @@ def test_a_golden_history_gives_its_rows_and_tombstones_cut_by_cut(vector: dict[
                 rows[key] = sequence, change["row"]["v"]
         expected_rows = {each["id"]: (text_of(each["_position"]), each["v"]) for each in after["silver"]}
         assert rows == expected_rows
-        still = {key: at for key, at in deleted.items() if not is_forgotten(at, floors, last + 1)}
+        still = {key: at for key, at in deleted.items() if not is_forgotten(at, known, last + 1)}
         assert still == {each["id"]: text_of(each["sequence"]) for each in after["tombstones"]}
         seen = {f"{each['frame_seq']}:{each['sequence'][-10:].lstrip('0') or '0'}" for each in changes}
         assert seen.isdisjoint(after["skipped"])
@@ -175,9 +176,9 @@ def text_of(sequence: list[Any]) -> str:
     return f"{shard:020}-{batch:020}-{index:010}"
 
 
-def is_forgotten(sequence: str, floors: Any, first: int) -> bool:
+def is_forgotten(sequence: str, control: Sequence[ControlFrame], first: int) -> bool:
     """Return whether a tombstone is below the horizon of a cut that begins at a position."""
-    condition = HStreamDecoder(feed_of()).tombstone_horizon(floors, cut_of(first, first), table_of({**ANY}))
+    condition = HStreamDecoder(feed_of()).tombstone_horizon(control, cut_of(first, first), table_of({**ANY}))
     ranges = [part.split("'")[1::2] for part in condition.split(" OR ")] if condition else []
     return any(low <= sequence <= high for low, high in ranges)
 

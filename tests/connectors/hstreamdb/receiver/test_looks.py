@@ -25,6 +25,7 @@ from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.receiver import gaps, progress
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches
+from silverfold.connectors.hstreamdb.receiver.gaps import OpenGaps
 from silverfold.connectors.hstreamdb.receiver.progress import Progress
 from tests.support.epochs import in_background
 from tests.support.hstreamdb.landed import STREAM, feed_of
@@ -54,10 +55,13 @@ class Source:
 
     def __init__(self, batches: Mapping[int, Sequence[int]], ends: Mapping[int, int] | None = None) -> None:
         self.batches = dict(batches)
-        self.ends = {shard: max(found) for shard, found in batches.items()} | dict(ends or {})
+        self.ends = {shard: max(found) for shard, found in batches.items() if found} | dict(ends or {})
         self.subscription: Subscription | None = EARLIEST
         self.broken: dict[int, str] = {}
         """Which calls fail for a shard."""
+        self.unlisted = set[int]()
+        self.lies: list[int] = []
+        """The next answers to where a shard ends."""
 
     async def get_subscription(self, _name: str) -> GetSubscriptionResponse:
         if self.subscription is None:
@@ -65,7 +69,7 @@ class Source:
         return GetSubscriptionResponse(subscription=self.subscription)
 
     async def list_shards(self, _stream: str) -> list[Shard]:
-        return [Shard(shard_id=shard) for shard in self.ends]
+        return [Shard(shard_id=shard) for shard in self.ends if shard not in self.unlisted]
 
     async def list_consumers(self, _name: str) -> list[Any]:
         return []
@@ -73,7 +77,7 @@ class Source:
     async def log_end(self, _stream: str, shard: int) -> RecordId:
         if self.broken.get(shard) == "end":
             raise SourceUnavailable("GetTailRecordId: INTERNAL")
-        return RecordId(shard, self.ends[shard], 0)
+        return RecordId(shard, self.lies.pop() if self.lies else self.ends[shard], 0)
 
     async def read_shard(
         self, _stream: str, shard: int, start: RecordId | SpecialOffset, *, max_batches: int
@@ -97,6 +101,7 @@ class Looks:
     Args:
         landed: The newest batch of each shard that has landed before.
         guessed: See `Epoch`.
+        open_gaps: Of an earlier epoch.
     """
 
     def __init__(
@@ -106,6 +111,7 @@ class Looks:
         subscription: Subscription = EARLIEST,
         *,
         guessed: Collection[int] = (),
+        open_gaps: OpenGaps | None = None,
     ) -> None:
         options = feed_of().options.model_copy(update={"committed_seconds": 0.01})
         self.sink, self.now = CountingSink(), 0.0
@@ -117,6 +123,7 @@ class Looks:
             self.epoch,
             self.control,
             subscription=subscription,
+            open_gaps=open_gaps or OpenGaps(),
             feed="feed",
             ours="feed-1",
             clock=lambda: self.now,
@@ -273,6 +280,50 @@ def test_batches_that_stay_in_the_shard_and_do_not_come_are_a_warning_once_a_gap
         assert (found["level"], found["shards"]) == ("warning", {"7": f"behind {OLD + 1}"})
         assert later["shards"] == {"7": f"behind {OLD + 5}"}
         assert looks.sink.marks("expired") == []
+
+    asyncio.run(run())
+
+
+def test_patience_with_a_gap_does_not_begin_anew_with_each_connection() -> None:
+    source, open_gaps = Source({7: range(OLD + 1, OLD + 10)}), OpenGaps()
+
+    async def told(seconds: float) -> int:
+        looks = Looks(source, {7: OLD + 1}, open_gaps=open_gaps)
+        looks.now = seconds
+        looks.take(7, [OLD + 5])
+        async with looks.run():
+            await until(lambda: bool(looks.sink.marks("progress")))
+        return len(looks.sink.marks("not delivered"))
+
+    assert [asyncio.run(told(seconds)) for seconds in (0.0, 119.0, 121.0, 300.0)] == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize("landed", [{}, {7: OLD + 3}])
+@pytest.mark.parametrize("too_far", [20, 1 << 40])
+def test_one_wrong_answer_to_where_a_shard_ends_is_not_believed(landed: dict[int, int], too_far: int) -> None:
+    async def run() -> None:
+        source = Source({7: []}, {7: OLD + 3})
+        source.lies = [OLD + too_far]
+        looks = Looks(source, landed)
+        async with looks.run():
+            await until(lambda: bool(looks.sink.marks("progress")))
+            source.batches[7], source.ends[7] = [OLD + 6], OLD + 6
+            looks.take(7, [OLD + 6])
+            await until(lambda: bool(looks.sink.marks("expired")))
+        assert [each["shards"] for each in looks.sink.marks("expired")] == [{"7": f"2 batches behind {OLD + 3}"}]
+
+    asyncio.run(run())
+
+
+def test_a_shard_that_no_list_names_is_looked_at_as_long_as_batches_of_it_are_missing() -> None:
+    async def run() -> None:
+        source = Source({7: [OLD + 5]})
+        source.unlisted.add(7)
+        looks = Looks(source, {7: OLD + 3})
+        looks.take(7, [OLD + 5])
+        async with looks.run():
+            await until(lambda: bool(looks.sink.marks("expired")))
+        assert looks.sink.marks("expired")[0]["shards"] == {"7": f"1 batches behind {OLD + 3}"}
 
     asyncio.run(run())
 

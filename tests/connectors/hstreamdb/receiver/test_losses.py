@@ -22,6 +22,7 @@ from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import (
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches, landed_batches
+from silverfold.connectors.hstreamdb.receiver.gaps import OpenGaps
 from silverfold.connectors.hstreamdb.receiver.progress import Progress
 from silverfold.connectors.hstreamdb.server.options import Fault
 from tests.support.hstreamdb.landed import STREAM
@@ -208,6 +209,7 @@ def test_a_gap_lands_with_the_frame_that_shows_it_and_what_lands_later_closes_it
         epoch,
         control,
         subscription=subscription,
+        open_gaps=OpenGaps(),
         feed="feed",
         ours="feed-1",
         clock=lambda: 0.0,
