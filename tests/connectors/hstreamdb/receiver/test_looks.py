@@ -287,7 +287,7 @@ def test_batches_that_stay_in_the_shard_and_do_not_come_are_a_warning_once_a_gap
 def test_patience_with_a_gap_does_not_begin_anew_with_each_connection() -> None:
     source, open_gaps = Source({7: range(OLD + 1, OLD + 10)}), OpenGaps()
 
-    async def told(seconds: float) -> int:
+    async def marks_at(seconds: float) -> int:
         looks = Looks(source, {7: OLD + 1}, open_gaps=open_gaps)
         looks.now = seconds
         looks.take(7, [OLD + 5])
@@ -295,7 +295,7 @@ def test_patience_with_a_gap_does_not_begin_anew_with_each_connection() -> None:
             await until(lambda: bool(looks.sink.marks("progress")))
         return len(looks.sink.marks("not delivered"))
 
-    assert [asyncio.run(told(seconds)) for seconds in (0.0, 119.0, 121.0, 300.0)] == [0, 0, 1, 0]
+    assert [asyncio.run(marks_at(seconds)) for seconds in (0.0, 119.0, 121.0, 300.0)] == [0, 0, 1, 0]
 
 
 @pytest.mark.parametrize("landed", [{}, {7: OLD + 3}])
