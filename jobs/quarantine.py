@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +22,7 @@ from silverfold.conf.errors import ConfigError, SilverfoldError, UndecodableFram
 from silverfold.connectors.common.stopping import stopped_by_signals
 from silverfold.jobs.build import exit_if_interrupted
 from silverfold.jobs.cli import main_of
-from silverfold.jobs.common.console import console_on
+from silverfold.jobs.common.console import console_on, print_json
 from silverfold.jobs.common.context import invocation
 from silverfold.jobs.status import positions
 from silverfold.pipelines.places import places_of
@@ -207,7 +206,7 @@ def outcome_text(outcome: Outcome) -> str:
 def show(found: Sequence[Quarantined], out: TextIO, *, as_json: bool) -> None:
     """Print quarantined positions."""
     if as_json:
-        print(json.dumps([_as_object(row) for row in found], indent=2), file=out)
+        print_json([_as_object(row) for row in found], out)
         return
     table = Table("table", "position", "update", "state", "class", "since", "reason", header_style="bold")
     for row in found:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, TextIO
+import sys
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
@@ -22,6 +24,8 @@ def console_on(out: TextIO) -> Console:
     return Console(file=out, highlight=False, width=None if out.isatty() else _UNFOLDED)
 
 
-def print_json(report: Report) -> None:
-    """Print a command's result as one object."""
-    print(json.dumps(report.model_dump(mode="json"), indent=2, ensure_ascii=False))
+def print_json(result: Report | Mapping[str, Any] | Sequence[Mapping[str, Any]], out: TextIO | None = None) -> None:
+    """Print a command's result as one object or array: indented on a terminal, else on one line."""
+    out = out or sys.stdout
+    content = result if isinstance(result, Mapping | Sequence) else result.model_dump(mode="json")
+    print(json.dumps(content, indent=2 if out.isatty() else None, ensure_ascii=False), file=out)

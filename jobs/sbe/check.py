@@ -18,7 +18,6 @@ advice        objects of ``message`` and ``text``, for findings that break ``dir
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +27,7 @@ import typer
 
 from silverfold.conf.errors import SchemaError
 from silverfold.conf.text import in_one_line
-from silverfold.jobs.common.console import console_on
+from silverfold.jobs.common.console import console_on, print_json
 from silverfold.jobs.sbe.validate import Accept, accepted
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def check(
     found = compare(before, after, profile=profile)
     directions: tuple[Direction, ...] = ("backward", "forward") if direction == "both" else (direction,)
     if as_json:
-        print(json.dumps(as_object(found, before, after, directions), indent=2, ensure_ascii=False))
+        print_json(as_object(found, before, after, directions))
     else:
         from silverfold.jobs.sbe.findings import show  # noqa: PLC0415 - as above
 
@@ -107,7 +106,7 @@ def _refuse(errors: Sequence[SchemaError], *, as_json: bool) -> None:
     """Print the errors of the files and exit."""
     if as_json:
         objects = [{"file": e.file, "line": e.line, "code": e.code, "detail": e.detail} for e in errors]
-        print(json.dumps({"verdict": "invalid", "errors": objects}, indent=2, ensure_ascii=False))
+        print_json({"verdict": "invalid", "errors": objects})
     else:
         for each in errors:
             place = each.file if each.line is None else f"{each.file}:{each.line}"
