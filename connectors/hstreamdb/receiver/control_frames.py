@@ -3,12 +3,13 @@
 ::
 
     {"subscription", "created", "offsets": {shard: batch}, "skipped": {shard: batch},
-     "missing": {shard: [[batch before, batch after], …]}}
+     "missing": {shard: [[batch before, batch after], …]}, "elsewhere": {shard: batch}}
 
 Numbers are text. ``offsets`` has, per shard, the batch up to which the server has recorded all as acknowledged. So all
-that was committed, before the control frame. ``created`` tells one subscription from another of its name. ``missing``
-is absent if nothing is. A control frame with a new gap lands together with the frame that shows it: the next epoch
-knows of it, whenever this process dies.
+that was committed, before the control frame. ``created`` tells one subscription from another of its name; the floors of
+another one stay for what had landed, since it sends that again. Absent if empty: ``missing``, and ``elsewhere``, the
+batch up to which all landed, of shards of which others have acknowledged something later. A control frame with a new
+gap lands together with the frame that shows it: the next epoch knows of it, whenever this process dies.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ from typing import Any, Final
 from silverfold.connectors.frames import Frame, Kind, mark
 from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
-from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
+from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import (
+    GetSubscriptionResponse,
+    Subscription,
+    SubscriptionOffset,
+)
 from silverfold.connectors.hstreamdb.protocol.records import batch_number, may_miss
 from silverfold.connectors.hstreamdb.protocol.times import creation_of
-from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches
+from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches, ShardProgress
 
 _MOST_MISSING: Final = 100
 """Ranges of a shard in a control frame, the lowest ones: a subscription that others share has any number of them."""
@@ -48,37 +53,55 @@ class ControlFrames:
         skipped = {} if self.is_anew else self._content.get("skipped", {})
         self.skipped = {int(shard_id): int(batch_id) for shard_id, batch_id in skipped.items()}
         """Per shard, the batch up to which everything has landed or is known to be gone."""
+        elsewhere = {} if self.is_anew else self._content.get("elsewhere", {})
+        self._elsewhere = {int(shard_id): int(batch_id) for shard_id, batch_id in elsewhere.items()}
+        self._begins_at_end = subscription.offset == SpecialOffset.LATEST
 
-    def expected(self, landed: Mapping[int, LandedBatches]) -> dict[int, LandedBatches]:
+    def expected(self, landed: Mapping[int, LandedBatches]) -> dict[int, ShardProgress]:
         """Return, per shard, what an epoch need not expect any more; with what is missing below it.
+
+        If the subscription begins at the end, a skipped batch behind all that landed may have been the tail at a look.
 
         Args:
             landed: What has landed; its missing ranges may be too large, since bronze drops old frames.
         """
         floors = {} if self.is_anew else self._content.get("offsets", {})
-        newest = {shard_id: found.newest for shard_id, found in landed.items()}
-        for name, batch_id in [*floors.items(), *self.skipped.items()]:
-            newest[int(name)] = max(newest.get(int(name), 0), int(batch_id))
+        sure = {shard_id: found.newest for shard_id, found in landed.items()}
+        for name, batch_id in floors.items():
+            sure[int(name)] = max(sure.get(int(name), 0), int(batch_id))
         missing = {
             int(name): [(int(after), int(before)) for after, before in gaps]
             for name, gaps in self._content.get("missing", {}).items()  # whichever subscription may send it
         }
         return {
-            shard_id: LandedBatches(
-                batch_id,
-                tuple(_in_both(missing.get(shard_id, ()), landed[shard_id].missing if shard_id in landed else ())),
+            shard_id: ShardProgress(
+                max(sure.get(shard_id, 0), self.skipped.get(shard_id, 0)),
+                has_begun=True,
+                is_guess=self._begins_at_end and self.skipped.get(shard_id, 0) > sure.get(shard_id, 0),
+                landed_before=sure.get(shard_id, 0),
+                gaps=[*_in_both(missing.get(shard_id, ()), landed[shard_id].missing if shard_id in landed else ())],
             )
-            for shard_id, batch_id in newest.items()
+            for shard_id in sure.keys() | self.skipped.keys()
         }
 
     def committed(self, shard_id: int) -> int:
         """Return the batch of a shard up to which all is committed; 0 for none."""
         return int(self._content.get("offsets", {}).get(str(shard_id), 0))
 
+    def note_elsewhere(self, shard_id: int, landed: int) -> None:
+        """Note that others have acknowledged what is behind a batch of a shard, all of which landed up to it."""
+        self._elsewhere[shard_id] = min(landed, self._elsewhere.get(shard_id, landed))
+
     def missing_frames(self, epoch: Epoch) -> list[Frame]:
         """Return a control frame if the last one has other batches missing or skipped; none before the first."""
-        known = {name: value for name, value in self._content.items() if name not in ("missing", "skipped")}
+        known = {
+            name: value for name, value in self._content.items() if name not in ("missing", "skipped", "elsewhere")
+        }
         return self._next(known | self._gaps(epoch)) if known else []
+
+    def are_ahead(self, offsets: Iterable[SubscriptionOffset], epoch: Epoch) -> bool:
+        """Return whether a checkpoint is above what has landed whole, so that it says that some never comes."""
+        return any(each.batch_id > epoch.shards[each.shard_id].whole_until for each in offsets)
 
     def next_frames(
         self, found: GetSubscriptionResponse, epoch: Epoch, tails: Mapping[int, int] = MappingProxyType({})
@@ -94,14 +117,16 @@ class ControlFrames:
         """
         created, before = creation_of(found.subscription), self._content
         is_anew = bool(before) and before["created"] != created
-        known = {} if is_anew else before.get("offsets", {})
+        known = self._landed_before(epoch) if is_anew else before.get("offsets", {})
         moved = {
             str(each.shard_id): str(each.batch_id)
             for each in found.offsets
             if 0 < each.batch_id <= max(epoch.shards[each.shard_id].whole_until, tails.get(each.shard_id, 0))
         }
         offsets = known | {shard: batch for shard, batch in moved.items() if int(batch) > int(known.get(shard, 0))}
-        marks = self._elsewhere({shard: batch for shard, batch in offsets.items() if batch != known.get(shard)}, epoch)
+        marks = self._acknowledged_elsewhere(
+            {shard: batch for shard, batch in offsets.items() if batch != known.get(shard)}, epoch
+        )
         body = {
             "subscription": self._options.subscription,
             "created": created,
@@ -115,14 +140,34 @@ class ControlFrames:
         return frames
 
     def _gaps(self, epoch: Epoch) -> dict[str, Any]:
-        """Return the members ``skipped`` and ``missing``."""
-        skipped = {str(shard_id): str(batch_id) for shard_id, batch_id in self.skipped.items()}
+        """Return the members ``skipped``, ``missing`` and ``elsewhere``."""
+        skipped, elsewhere = (
+            {str(shard_id): str(batch_id) for shard_id, batch_id in each.items()}
+            for each in (self.skipped, self._elsewhere)
+        )
         missing = {
             str(shard_id): [[str(after), str(before)] for after, before in sorted(shard.gaps)[:_MOST_MISSING]]
             for shard_id, shard in epoch.shards.items()
             if shard.gaps
         }
-        return {"skipped": skipped, "missing": missing} if missing else {"skipped": skipped}
+        members = {"missing": missing, "elsewhere": elsewhere}
+        return {"skipped": skipped, **{name: value for name, value in members.items() if value}}
+
+    def _landed_before(self, epoch: Epoch) -> dict[str, str]:
+        """Return the floors of another subscription that still hold: what it sends again of them changes nothing.
+
+        Without them deleted rows would come back, since the tombstones below them are gone.
+        """
+        content = self._content
+        floors = {
+            name: min(
+                int(batch_id),
+                int(content.get("elsewhere", {}).get(name, batch_id)),
+                epoch.shards[int(name)].whole_until if int(name) in epoch.shards else 0,
+            )
+            for name, batch_id in content["offsets"].items()
+        }
+        return {name: str(batch_id) for name, batch_id in floors.items() if batch_id}
 
     def _next(self, content: dict[str, Any]) -> list[Frame]:
         if content == self._content:
@@ -130,7 +175,7 @@ class ControlFrames:
         self._content, self.last = content, json.dumps(content, sort_keys=True).encode()
         return [Frame(self.last, Kind.CONTROL)]
 
-    def _elsewhere(self, moved: Mapping[str, str], epoch: Epoch) -> list[Frame]:
+    def _acknowledged_elsewhere(self, moved: Mapping[str, str], epoch: Epoch) -> list[Frame]:
         """Return a mark if more is acknowledged than has landed: bronze is not the one that the source fed before.
 
         A gap behind the last record counts as acknowledged too, so the mark is no proof of a loss. Batch number 0 is
@@ -141,6 +186,7 @@ class ControlFrames:
             shard = epoch.shards[int(name)]
             if int(batch) > (landed := shard.whole_until) and batch_number(int(batch)):
                 ahead[name] = f"{batch}, not {landed}"
+                self.note_elsewhere(int(name), landed)
             if batch_number(int(batch)) or not shard.has_begun:
                 shard.begin(int(batch))
         if not ahead:

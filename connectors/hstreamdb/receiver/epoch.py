@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -42,7 +42,9 @@ class ShardProgress:
     has_begun: bool = False
     """Whether it is known which batch was the last before the feed."""
     is_guess: bool = False
-    """Whether that batch was only the last there was; until a frame comes."""
+    """Whether that batch was only the last there was, until a frame comes that had not landed."""
+    landed_before: int = 0
+    """The highest batch that had landed before this epoch; 0 for none."""
     oldest: int = 0
     """The lowest batch received in this epoch; 0 for none."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
@@ -58,9 +60,8 @@ class ShardProgress:
 
     def take(self, batch_id: int, records: int, published_ms: int) -> bool:
         """Count a frame. Return whether it shows that batches before it have not landed."""
-        if self.is_guess and batch_id <= self.newest:
-            self.newest = batch_id - 1
-        self.is_guess = False
+        if self.is_guess and batch_id > self.landed_before:
+            self.newest, self.is_guess = min(self.newest, batch_id - 1), False
         self.oldest = min(self.oldest or batch_id, batch_id)
         if batch_id <= self.newest:
             self.again += records
@@ -74,12 +75,14 @@ class ShardProgress:
 
     def is_missing(self, batch_id: int) -> bool:
         """Return whether a batch has not come."""
-        return batch_id > self.newest or any(after < batch_id < before for after, before in self.gaps)
+        if batch_id > self.newest or (self.is_guess and batch_id > self.landed_before):
+            return True
+        return any(after < batch_id < before for after, before in self.gaps)
 
     @property
     def landed(self) -> LandedBatches:
         """What has landed of it, or need not land."""
-        return LandedBatches(self.newest, tuple(self.gaps))
+        return LandedBatches(self.landed_before if self.is_guess else self.newest, tuple(self.gaps))
 
     @property
     def whole_until(self) -> int:
@@ -157,33 +160,22 @@ class Epoch:
 
     Args:
         stream: The stream that the subscription reads.
-        expected: Per shard, what has landed before, or need not land; and what is missing of it, and may still come.
-        guessed: Shards of which the first frame will tell where they begin, if that is sooner.
+        shards: What has landed of each shard before, or need not land; and what is missing of it, and may still come.
     """
 
-    def __init__(
-        self,
-        stream: str,
-        expected: Mapping[int, LandedBatches] = MappingProxyType({}),
-        guessed: Collection[int] = (),
-    ) -> None:
+    def __init__(self, stream: str, shards: Mapping[int, ShardProgress] = MappingProxyType({})) -> None:
         self._stream = stream
         self._consumers: dict[int, str] = {}
         self._bad = Counter[int]()
-        self._partial_shards = set[int]()
         self.gaps_found = 0
         """Number of frames that have shown that batches before them have not landed."""
-        self.shards = defaultdict[int, ShardProgress](ShardProgress)
+        self.shards = defaultdict[int, ShardProgress](ShardProgress, shards)
         """Progress by shard."""
-        for shard_id, found in expected.items():
-            self.shards[shard_id] = ShardProgress(
-                found.newest, has_begun=True, is_guess=shard_id in guessed, gaps=list(found.missing)
-            )
 
     @property
     def landed(self) -> Mapping[int, LandedBatches]:
         """What has landed of each shard, in this epoch or before it, or need not land."""
-        return {each: found.landed for each, found in self.shards.items() if found.newest and not found.is_guess}
+        return {each: found.landed for each, found in self.shards.items() if found.landed.newest}
 
     def frames(
         self,
@@ -208,26 +200,13 @@ class Epoch:
         if error is not None:
             return [self._bad_frame(body, error)]
         first = ids[0]
-        shard = self.shards[first.shard_id]
-        marks = self._partial(shard, ids)
-        self.gaps_found += shard.take(first.batch_id, len(ids), published_ms)
+        self.gaps_found += self.shards[first.shard_id].take(first.batch_id, len(ids), published_ms)
         frame = Frame(body, Kind.DATA, Boundary.WHOLE, self._stream, str(first))
         before = self._consumers.setdefault(first.shard_id, consumer)
-        if before != consumer:
-            self._consumers[first.shard_id] = consumer
-            marks.append(mark("reassigned", shard=str(first.shard_id), before=before, now=consumer))
-        return [*marks, frame]
-
-    def _partial(self, shard: ShardProgress, ids: Sequence[RecordId]) -> list[Frame]:
-        """Return a mark if some records of a batch do not come with the first that do: once a shard."""
-        first = ids[0]
-        is_whole = ids[-1].batch_index == len(ids) - 1
-        if is_whole or not shard.is_missing(first.batch_id) or first.shard_id in self._partial_shards:
-            return []
-        self._partial_shards.add(first.shard_id)
-        why = "some records of a batch do not come: another consumer may have acknowledged them"
-        shards = {str(first.shard_id): f"of batch {first.batch_id}"}
-        return [mark("not delivered", stream=self._stream, level="warning", reason=why, shards=shards)]
+        if before == consumer:
+            return [frame]
+        self._consumers[first.shard_id] = consumer
+        return [mark("reassigned", shard=str(first.shard_id), before=before, now=consumer), frame]
 
     def _bad_frame(self, body: bytes, error: WireError) -> Frame:
         if len(self._bad) < _MOST_REMEMBERED:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
@@ -41,13 +41,20 @@ class _Looked(NamedTuple):
 
 
 @dataclass
-class OpenGaps:
-    """Gaps that do not close, as a process knows them: an epoch of the connection may be too short to tell."""
+class Overdue:
+    """What does not come, as a process knows it: an epoch of the connection may be too short to tell.
 
-    since: dict[_Suspect, float] = field(default_factory=dict)
-    """When each was seen first, in seconds of `GapSearch`'s clock."""
-    reported: set[_Suspect] = field(default_factory=set)
+    Times are seconds of the looks' clock.
+    """
+
+    gaps: dict[_Suspect, float] = field(default_factory=dict)
+    """When each open gap was seen first."""
+    reported_gaps: set[_Suspect] = field(default_factory=set)
     """Those of which a mark tells that their batches do not come."""
+    shards: dict[int, float] = field(default_factory=dict)
+    """Since when a shard is ahead, and nothing of it has come."""
+    reported_shards: set[int] = field(default_factory=set)
+    """Those that a mark tells of."""
 
 
 class GapSearch:
@@ -57,7 +64,7 @@ class GapSearch:
         control: Is told what need not come.
         calls: Makes the calls.
         begins_at_end: Whether the subscription begins at the end of the stream.
-        open_gaps: Is kept up to date.
+        overdue: Is kept up to date.
         patience: Seconds after which batches should have come that are in the shard, and were sent to others.
         clock: Returns seconds; any that ascend.
     """
@@ -71,13 +78,13 @@ class GapSearch:
         calls: LookCalls,
         *,
         begins_at_end: bool,
-        open_gaps: OpenGaps,
+        overdue: Overdue,
         patience: float,
         clock: Callable[[], float],
     ) -> None:
         self._client, self._stream, self._epoch, self._control = client, stream, epoch, control
         self._calls, self._begins_at_end, self._is_anew = calls, begins_at_end, control.is_anew
-        self._open_gaps, self._patience, self._clock = open_gaps, patience, clock
+        self._overdue, self._patience, self._clock = overdue, patience, clock
         self._turn = 0
         self._quiet: dict[int, int] = {}
         """The newest batch of each shard at the last look."""
@@ -99,17 +106,17 @@ class GapSearch:
 
     def _not_delivered(self, looked: Iterable[tuple[_Suspect, _Looked]]) -> list[Frame]:
         """Return a mark if gaps stay open though the shard has their batches: once for each gap."""
-        now, known = self._clock(), self._open_gaps
+        now, known = self._clock(), self._overdue
         gaps = [_Suspect(shard_id, *gap) for shard_id, shard in self._epoch.shards.items() for gap in shard.gaps]
-        known.since = {gap: known.since.get(gap, now) for gap in gaps}
-        known.reported &= set(gaps)
+        known.gaps = {gap: known.gaps.get(gap, now) for gap in gaps}
+        known.reported_gaps &= set(gaps)
         late = {
             suspect
             for suspect, found in looked
-            if found.first < suspect.before and suspect not in known.reported
-            if now - known.since.get(suspect, now) >= self._patience
+            if found.first < suspect.before and suspect not in known.reported_gaps
+            if now - known.gaps.get(suspect, now) >= self._patience
         }
-        known.reported |= late
+        known.reported_gaps |= late
         overdue = {str(gap.shard_id): f"behind {gap.after}" for gap in sorted(late, reverse=True)}  # the first of each
         if not overdue:
             return []
@@ -145,23 +152,41 @@ class GapSearch:
         if after is not None and not may_miss(after, before):
             return _Looked(before)
         start = SpecialOffset.EARLIEST if after is None else RecordId(shard_id, after + 1, 0)
-        first = await self._first(shard_id, start)
-        if first is None:  # all up to the tail is gone, if that is true: one wrong answer would be believed for ever
-            first = (await self._client.log_end(self._stream, shard_id)).batch_id + 1
-        first = min(first, before)
+        first = min([await self._first(shard_id, start, before) for _ in range(2)])  # a wrong one is believed for ever
         if after is None or not 0 < after >> 32 < first >> 32 or not batch_number(after):
             return _Looked(first)
-        oldest = await self._first(shard_id, SpecialOffset.EARLIEST)
-        return _Looked(first, is_trimmed=oldest is None or oldest > after)
+        oldest = await self._first(shard_id, SpecialOffset.EARLIEST, before)
+        return _Looked(first, is_trimmed=oldest > after)
 
-    async def _first(self, shard_id: int, start: Offset) -> int | None:
-        """Return the first batch that a shard has from an offset on; None if there is none."""
+    async def _first(self, shard_id: int, start: Offset, before: int) -> int:
+        """Return the first batch that a shard has from an offset on, or `before` or where the shard ends if sooner."""
         async with asyncio.timeout(_READ_SECONDS):
             frames = self._client.read_shard(self._stream, shard_id, start, max_batches=1)
             found = [each.ids[0].batch_id if each.ids else None async for each in frames]
-        if found and found[0] is None:
+        if not found:
+            return min(before, (await self._client.log_end(self._stream, shard_id)).batch_id + 1)
+        if found[0] is None:
             return start.batch_id if isinstance(start, RecordId) else 1  # it is there, and cannot be read
-        return found[0] if found else None
+        return min(before, found[0])
+
+    def give_up(self, listed: Collection[int]) -> list[Frame]:
+        """Return a mark of gaps in shards that the stream does not have any more, which are closed.
+
+        Args:
+            listed: The stream's shards.
+        """
+        gone = {
+            shard_id: shard
+            for shard_id, shard in self._epoch.shards.items()
+            if shard.gaps and shard_id not in listed and not shard.oldest
+        }
+        for shard in gone.values():
+            shard.gaps.clear()
+        if not gone:
+            return []
+        why = "the stream does not have these shards any more: batches of them that had not landed never come"
+        shards = [str(shard_id) for shard_id in sorted(gone)]
+        return [mark("expired", stream=self._stream, level="warning", reason=why, shards=shards)]
 
     def _skip(self, looked: Iterable[tuple[_Suspect, _Looked]]) -> list[Frame]:
         expired: dict[str, str] = {}

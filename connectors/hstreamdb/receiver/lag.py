@@ -9,6 +9,7 @@ from silverfold.connectors.frames import Frame, mark
 from silverfold.connectors.hstreamdb.protocol.records import batches_between
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
+from silverfold.connectors.hstreamdb.receiver.gaps import Overdue
 
 
 class Lag:
@@ -17,6 +18,7 @@ class Lag:
     Args:
         feed: The feed's name.
         ours: Prefix of the names of our consumers, which begin with the feed's name.
+        overdue: Is kept up to date.
         patience: Seconds for which a shard is ahead, and sends no frame, before that is a warning.
         clock: Returns seconds; any that ascend.
     """
@@ -29,20 +31,20 @@ class Lag:
         *,
         feed: str,
         ours: str,
+        overdue: Overdue,
         patience: float,
         clock: Callable[[], float],
     ) -> None:
         self._stream, self._epoch, self._control = stream, epoch, control
-        self._feed, self._ours, self._patience, self._clock = feed, ours, patience, clock
+        self._feed, self._ours = feed, ours
+        self._overdue, self._patience, self._clock = overdue, patience, clock
         self._consumers, self._others = list[str](), list[str]()
-        self._ahead_since: dict[int, float] = {}
-        self._starved = set[int]()
         self._reported: dict[str, dict[str, float]] = {}
 
     def note_frame(self, shard_id: int) -> None:
         """Note that a frame of a shard came."""
-        self._ahead_since.pop(shard_id, None)
-        self._starved.discard(shard_id)
+        self._overdue.shards.pop(shard_id, None)
+        self._overdue.reported_shards.discard(shard_id)
 
     def progress(self, tails: Mapping[int, int], pending: int) -> list[Frame]:
         """Return a mark of how far behind the source the feed is, if that has changed.
@@ -98,16 +100,14 @@ class Lag:
 
     def starved(self, tails: Mapping[int, int]) -> list[Frame]:
         """Return a mark if shards are ahead and nothing of them comes: once, until a frame of them comes again."""
-        now = self._clock()
+        now, known = self._clock(), self._overdue
         ahead = [shard_id for shard_id, tail in tails.items() if batches_between(self._newest(shard_id), tail)]
-        self._ahead_since = {shard_id: self._ahead_since.get(shard_id, now) for shard_id in ahead}
-        before, self._starved = (
-            self._starved,
-            {each for each in ahead if now - self._ahead_since[each] >= self._patience},
-        )
-        if self._starved <= before:
+        known.shards = {shard_id: known.shards.get(shard_id, now) for shard_id in ahead}
+        before = known.reported_shards
+        known.reported_shards = {each for each in ahead if now - known.shards[each] >= self._patience}
+        if known.reported_shards <= before:
             return []
-        shards = [str(shard_id) for shard_id in sorted(self._starved)]
+        shards = [str(shard_id) for shard_id in sorted(known.reported_shards)]
         why = "these shards have batches that did not land, and the subscription sends none of them"
         consumers = self._consumers
         return [mark("starved", stream=self._stream, level="warning", reason=why, shards=shards, consumers=consumers)]

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from silverfold.conf.errors import SourceRefused
-from silverfold.connectors.frames import Frame, FrameSink
+from silverfold.connectors.frames import Frame, FrameSink, mark
 from silverfold.connectors.hstreamdb.client.administration import OF_OTHER_STREAM
 from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
+from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
-from silverfold.connectors.hstreamdb.receiver.gaps import GapSearch, OpenGaps
+from silverfold.connectors.hstreamdb.receiver.gaps import GapSearch, Overdue
 from silverfold.connectors.hstreamdb.receiver.lag import Lag
 from silverfold.connectors.hstreamdb.receiver.look_calls import LookCalls
 
@@ -40,7 +41,7 @@ class Progress:
 
     Args:
         subscription: As it is when the epoch begins.
-        open_gaps: See `GapSearch`.
+        overdue: See `GapSearch` and `Lag`.
         feed, ours, clock: See `Lag`.
     """
 
@@ -52,7 +53,7 @@ class Progress:
         control: ControlFrames,
         *,
         subscription: Subscription,
-        open_gaps: OpenGaps,
+        overdue: Overdue,
         feed: str,
         ours: str,
         clock: Callable[[], float],
@@ -67,35 +68,53 @@ class Progress:
             control,
             self._calls,
             begins_at_end=subscription.offset == SpecialOffset.LATEST,
-            open_gaps=open_gaps,
+            overdue=overdue,
             patience=2 * patience,
             clock=clock,
         )
-        self._lag = Lag(options.stream, epoch, control, feed=feed, ours=ours, patience=patience, clock=clock)
+        self._lag = Lag(
+            options.stream, epoch, control, feed=feed, ours=ours, overdue=overdue, patience=patience, clock=clock
+        )
         self._gap_found = asyncio.Event()
+        self._partial_shards = set[int]()
+        """Those of which a mark since the last look tells that a batch came in part."""
 
     def frames(self, found: FetchedFrame, consumer: str) -> list[Frame]:
         """Return what lands of a fetched frame; see `Epoch.frames`.
 
-        If the frame shows a gap, or where its shard begins, a control frame is before it. Behind a gap the next look is
-        soon.
+        If the frame shows a gap, or where its shard begins, or that others acknowledge, a control frame is before it.
+        Behind a gap the next look is soon.
         """
-        shard = self._epoch.shards[found.ids[0].shard_id] if found.ids else None
-        was_guess = shard is not None and shard.is_guess
-        if found.ids:
-            self._lag.note_frame(found.ids[0].shard_id)
-        gaps = self._epoch.gaps_found
-        frames = self._epoch.frames(
-            found.body, found.ids, found.error, consumer=consumer, published_ms=found.published_ms
+        epoch = self._epoch
+        taken = partial(
+            epoch.frames, found.body, found.ids, found.error, consumer=consumer, published_ms=found.published_ms
         )
-        if shard is not None and was_guess and not shard.is_guess:
-            skipped, shard_id = self._control.skipped, found.ids[0].shard_id
-            skipped[shard_id] = min(shard.oldest - 1, skipped[shard_id])
-        elif self._epoch.gaps_found == gaps:
-            return frames
-        if self._epoch.gaps_found > gaps:
+        if not found.ids:
+            return taken()
+        first, gaps = found.ids[0], epoch.gaps_found
+        shard = epoch.shards[first.shard_id]
+        was_guess = shard.is_guess
+        is_partial = found.ids[-1].batch_index != len(found.ids) - 1 and shard.is_missing(first.batch_id)
+        self._lag.note_frame(first.shard_id)
+        frames = taken()
+        marks = self._note_partial(first) if is_partial else []
+        if epoch.gaps_found > gaps:
             self._gap_found.set()
-        return [*self._control.missing_frames(self._epoch), *frames]
+        elif was_guess and not shard.is_guess:
+            self._control.skipped[first.shard_id] = min(shard.oldest - 1, self._control.skipped[first.shard_id])
+        elif not is_partial:
+            return frames
+        return [*self._control.missing_frames(epoch), *marks, *frames]
+
+    def _note_partial(self, first: RecordId) -> list[Frame]:
+        """Return a mark if some records of a batch do not come with the first that do: at most one a shard and look."""
+        self._control.note_elsewhere(first.shard_id, first.batch_id - 1)
+        if first.shard_id in self._partial_shards:
+            return []
+        self._partial_shards.add(first.shard_id)
+        why = "some records of a batch do not come: another consumer may have acknowledged them"
+        shards = {str(first.shard_id): f"of batch {first.batch_id}"}
+        return [mark("not delivered", stream=self._options.stream, level="warning", reason=why, shards=shards)]
 
     async def run(self, sink: FrameSink, pending: Callable[[], int]) -> None:
         """Look for ever. A call that fails costs only what it is for.
@@ -109,12 +128,16 @@ class Progress:
         subscription_id = self._options.subscription
         while True:
             self._gap_found.clear()
-            found = await self._calls.one("GetSubscription", partial(self._client.get_subscription, subscription_id))
+            self._partial_shards.clear()
+            found = await self._subscription()
             if found is not None:
                 check_stream(found, self._options)
-            tails = await self._tails()
+            listed = await self._calls.one("ListShards", self._list_shards)
+            tails = await self._tails(listed or ())
             # Each is taken as soon as it is made: an epoch that ends meanwhile has it, as the next one believes.
             sink.take(await self._gaps.look(tails))
+            if listed is not None:
+                sink.take(self._gaps.give_up(listed))
             if found is None:
                 sink.take(self._control.missing_frames(self._epoch))
             else:
@@ -131,17 +154,38 @@ class Progress:
                 async with asyncio.timeout(self._options.committed_seconds - _GAP_SECONDS):
                     await self._gap_found.wait()
 
-    async def _tails(self) -> dict[int, int]:
+    async def _subscription(self) -> GetSubscriptionResponse | None:
+        """Return the subscription; None if the call fails. A checkpoint that closes a gap is one of two answers."""
+        call = partial(self._client.get_subscription, self._options.subscription)
+        found = await self._calls.one("GetSubscription", call)
+        if found is None or not self._control.are_ahead(found.offsets, self._epoch):
+            return found
+        again = await self._calls.one("GetSubscription", call)
+        if again is not None:
+            least = {each.shard_id: each.batch_id for each in found.offsets}
+            for each in again.offsets:
+                each.batch_id = min(each.batch_id, least.get(each.shard_id, 0))
+        return again
+
+    async def _list_shards(self) -> frozenset[int]:
+        """Return the stream's shards: those of two lists, if one lacks a shard of which batches are missing."""
+        stream = self._options.stream
+        listed = {each.shard_id for each in await self._client.list_shards(stream)}
+        if any(each.gaps and shard_id not in listed for shard_id, each in self._epoch.shards.items()):
+            listed |= {each.shard_id for each in await self._client.list_shards(stream)}
+        return frozenset(listed)
+
+    async def _tails(self, listed: Collection[int]) -> dict[int, int]:
         """Return the last batch of each shard, or the number 0 of its log's epoch; of those whose node answers.
 
-        A shard that frames come from, or are missing of, is asked though no list names it.
+        A shard that frames come from is asked though no list names it.
         """
-        stream = self._options.stream
-        shards = await self._calls.one("ListShards", partial(self._client.list_shards, stream)) or ()
-        known = {shard_id for shard_id, each in self._epoch.shards.items() if each.oldest or each.gaps}
-        shard_ids = sorted(known.union(each.shard_id for each in shards))
+        shard_ids = sorted({*listed, *(shard_id for shard_id, each in self._epoch.shards.items() if each.oldest)})
         ends = await self._calls.each(
-            (f"GetTailRecordId of shard {shard_id}", partial(self._client.log_end, stream, shard_id))
+            (
+                f"GetTailRecordId of shard {shard_id}",
+                partial(self._client.log_end, self._options.stream, shard_id),
+            )
             for shard_id in shard_ids
         )
         return {shard_id: end.batch_id for shard_id, end in zip(shard_ids, ends, strict=True) if end is not None}

@@ -22,7 +22,7 @@ from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetS
 from silverfold.connectors.hstreamdb.protocol.status import Action
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches, landed_batches
-from silverfold.connectors.hstreamdb.receiver.gaps import OpenGaps
+from silverfold.connectors.hstreamdb.receiver.gaps import Overdue
 from silverfold.connectors.hstreamdb.receiver.landing import Acknowledgements, Landing
 from silverfold.connectors.hstreamdb.receiver.progress import Progress, check_stream
 
@@ -40,7 +40,7 @@ class HStreamReceiver:
         self._acks: Sequence[AckQueue] = ()
         self._last_control: bytes | None = None
         self._landed: Mapping[int, LandedBatches] = {}
-        self._open_gaps = OpenGaps()
+        self._overdue = Overdue()
         self._was_let_in = False
         self._consumer_prefix = f"{feed.name}-{uuid.uuid4().hex[:8]}"  # of this process: another's are not ours
 
@@ -76,16 +76,14 @@ class HStreamReceiver:
                 [*resume.source_positions.values(), *resume.silver_positions.values()]
             )
             control = ControlFrames(self._options, found.subscription, self._last_control or resume.last_control)
-            begins_at_end = found.subscription.offset == SpecialOffset.LATEST
-            guessed = control.skipped.keys() - self._landed.keys() if begins_at_end else ()
-            epoch = Epoch(self._options.stream, control.expected(self._landed), guessed)
+            epoch = Epoch(self._options.stream, control.expected(self._landed))
             progress = Progress(
                 client,
                 self._options,
                 epoch,
                 control,
                 subscription=found.subscription,
-                open_gaps=self._open_gaps,
+                overdue=self._overdue,
                 feed=self._feed.name,
                 ours=f"{self._consumer_prefix}-",
                 clock=asyncio.get_running_loop().time,

@@ -4,137 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from typing import Any, cast
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from silverfold.conf.errors import SourceRefused, SourceUnavailable
+from silverfold.conf.errors import SourceRefused
 from silverfold.connectors.frames import Kind
-from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
-from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
-from silverfold.connectors.hstreamdb.protocol.messages.streams import Shard
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import (
     GetSubscriptionResponse,
     Subscription,
     SubscriptionOffset,
 )
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
-from silverfold.connectors.hstreamdb.receiver import gaps, progress
-from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
-from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches
-from silverfold.connectors.hstreamdb.receiver.gaps import OpenGaps
-from silverfold.connectors.hstreamdb.receiver.progress import Progress
-from tests.support.epochs import in_background
-from tests.support.hstreamdb.landed import STREAM, feed_of
-from tests.support.hstreamdb.receiving import CountingSink, until
+from silverfold.connectors.hstreamdb.receiver.epoch import LandedBatches
+from silverfold.connectors.hstreamdb.receiver.gaps import Overdue
+from tests.support.hstreamdb.looks import LATEST, NEW, OLD, Looks, Source
+from tests.support.hstreamdb.receiving import until
 
-OLD, NEW = 2 << 32, 3 << 32
-"""Two epochs of a log, as the batches with the number 0."""
-EARLIEST, LATEST = (
-    Subscription(stream_name=STREAM, ack_timeout_seconds=60, creation_time=Timestamp(seconds=1), offset=offset)
-    for offset in SpecialOffset
-)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_GAP_SECONDS", 0.005)
-    monkeypatch.setattr(gaps, "_READ_SECONDS", 0.05)
-
-
-class Source:
-    """What a client finds in the shards of a stream.
-
-    Args:
-        batches: Those that each shard has.
-        ends: Its last batch, if it does not have that.
-    """
-
-    def __init__(self, batches: Mapping[int, Sequence[int]], ends: Mapping[int, int] | None = None) -> None:
-        self.batches = dict(batches)
-        self.ends = {shard: max(found) for shard, found in batches.items() if found} | dict(ends or {})
-        self.subscription: Subscription | None = EARLIEST
-        self.broken: dict[int, str] = {}
-        """Which calls fail for a shard."""
-        self.unlisted = set[int]()
-        self.lies: list[int] = []
-        """The next answers to where a shard ends."""
-
-    async def get_subscription(self, _name: str) -> GetSubscriptionResponse:
-        if self.subscription is None:
-            raise SourceUnavailable("GetSubscription: INTERNAL")
-        return GetSubscriptionResponse(subscription=self.subscription)
-
-    async def list_shards(self, _stream: str) -> list[Shard]:
-        return [Shard(shard_id=shard) for shard in self.ends if shard not in self.unlisted]
-
-    async def list_consumers(self, _name: str) -> list[Any]:
-        return []
-
-    async def log_end(self, _stream: str, shard: int) -> RecordId:
-        if self.broken.get(shard) == "end":
-            raise SourceUnavailable("GetTailRecordId: INTERNAL")
-        return RecordId(shard, self.lies.pop() if self.lies else self.ends[shard], 0)
-
-    async def read_shard(
-        self, _stream: str, shard: int, start: RecordId | SpecialOffset, *, max_batches: int
-    ) -> AsyncIterator[FetchedFrame]:
-        if self.broken.get(shard) == "read":
-            raise SourceUnavailable("ReadShardStream: INTERNAL")
-        if self.broken.get(shard) == "silence":
-            await asyncio.Event().wait()
-        least = start.batch_id if isinstance(start, RecordId) else 0
-        for batch in [each for each in sorted(self.batches[shard]) if each >= least][:max_batches]:
-            yield fetched(shard, batch)
-
-
-def fetched(shard: int, batch: int) -> FetchedFrame:
-    return FetchedFrame(b"", [RecordId(shard, batch, 0)])
-
-
-class Looks:
-    """A receiver's looks at a source, and what landed of them.
-
-    Args:
-        landed: The newest batch of each shard that has landed before.
-        guessed: See `Epoch`.
-        open_gaps: Of an earlier epoch.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        landed: Mapping[int, int] | None = None,
-        subscription: Subscription = EARLIEST,
-        *,
-        guessed: Collection[int] = (),
-        open_gaps: OpenGaps | None = None,
-    ) -> None:
-        options = feed_of().options.model_copy(update={"committed_seconds": 0.01})
-        self.sink, self.now = CountingSink(), 0.0
-        self.control = ControlFrames(options, subscription, None)
-        self.epoch = Epoch(STREAM, {shard: LandedBatches(batch) for shard, batch in (landed or {}).items()}, guessed)
-        self.progress = Progress(
-            cast("Client", source),
-            options,
-            self.epoch,
-            self.control,
-            subscription=subscription,
-            open_gaps=open_gaps or OpenGaps(),
-            feed="feed",
-            ours="feed-1",
-            clock=lambda: self.now,
-        )
-
-    def take(self, shard: int, batches: Iterable[int]) -> None:
-        for batch in batches:
-            self.sink.take(self.progress.frames(fetched(shard, batch), "consumer"))
-
-    def run(self) -> Any:
-        return in_background(self.progress.run(self.sink, lambda: 0))
+pytestmark = pytest.mark.usefixtures("looks_at_once")
 
 
 @pytest.mark.parametrize("call", ["end", "read", "silence"])
@@ -285,10 +173,10 @@ def test_batches_that_stay_in_the_shard_and_do_not_come_are_a_warning_once_a_gap
 
 
 def test_patience_with_a_gap_does_not_begin_anew_with_each_connection() -> None:
-    source, open_gaps = Source({7: range(OLD + 1, OLD + 10)}), OpenGaps()
+    source, overdue = Source({7: range(OLD + 1, OLD + 10)}), Overdue()
 
     async def marks_at(seconds: float) -> int:
-        looks = Looks(source, {7: OLD + 1}, open_gaps=open_gaps)
+        looks = Looks(source, {7: OLD + 1}, overdue=overdue)
         looks.now = seconds
         looks.take(7, [OLD + 5])
         async with looks.run():
@@ -296,36 +184,6 @@ def test_patience_with_a_gap_does_not_begin_anew_with_each_connection() -> None:
         return len(looks.sink.marks("not delivered"))
 
     assert [asyncio.run(marks_at(seconds)) for seconds in (0.0, 119.0, 121.0, 300.0)] == [0, 0, 1, 0]
-
-
-@pytest.mark.parametrize("landed", [{}, {7: OLD + 3}])
-@pytest.mark.parametrize("too_far", [20, 1 << 40])
-def test_one_wrong_answer_to_where_a_shard_ends_is_not_believed(landed: dict[int, int], too_far: int) -> None:
-    async def run() -> None:
-        source = Source({7: []}, {7: OLD + 3})
-        source.lies = [OLD + too_far]
-        looks = Looks(source, landed)
-        async with looks.run():
-            await until(lambda: bool(looks.sink.marks("progress")))
-            source.batches[7], source.ends[7] = [OLD + 6], OLD + 6
-            looks.take(7, [OLD + 6])
-            await until(lambda: bool(looks.sink.marks("expired")))
-        assert [each["shards"] for each in looks.sink.marks("expired")] == [{"7": f"2 batches behind {OLD + 3}"}]
-
-    asyncio.run(run())
-
-
-def test_a_shard_that_no_list_names_is_looked_at_as_long_as_batches_of_it_are_missing() -> None:
-    async def run() -> None:
-        source = Source({7: [OLD + 5]})
-        source.unlisted.add(7)
-        looks = Looks(source, {7: OLD + 3})
-        looks.take(7, [OLD + 5])
-        async with looks.run():
-            await until(lambda: bool(looks.sink.marks("expired")))
-        assert looks.sink.marks("expired")[0]["shards"] == {"7": f"1 batches behind {OLD + 3}"}
-
-    asyncio.run(run())
 
 
 def test_a_subscription_whose_stream_was_deleted_ends_the_epoch_and_says_so() -> None:

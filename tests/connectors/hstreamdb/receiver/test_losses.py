@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -21,8 +22,8 @@ from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import (
 )
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
-from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches, landed_batches
-from silverfold.connectors.hstreamdb.receiver.gaps import OpenGaps
+from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches, ShardProgress, landed_batches
+from silverfold.connectors.hstreamdb.receiver.gaps import Overdue
 from silverfold.connectors.hstreamdb.receiver.progress import Progress
 from silverfold.connectors.hstreamdb.server.options import Fault
 from tests.support.hstreamdb.landed import STREAM
@@ -201,7 +202,7 @@ def test_a_gap_that_no_look_has_settled_is_known_to_the_next_receiver() -> None:
 
 def test_a_gap_lands_with_the_frame_that_shows_it_and_what_lands_later_closes_it() -> None:
     settings, subscription = feed("hstream://h").options, Subscription(creation_time=Timestamp(seconds=1))
-    control, epoch = ControlFrames(settings, subscription, None), Epoch(STREAM, {7: LandedBatches(1)})
+    control, epoch = ControlFrames(settings, subscription, None), Epoch(STREAM, {7: ShardProgress(1, has_begun=True)})
     control.next_frames(GetSubscriptionResponse(subscription=subscription), epoch)
     progress = Progress(
         Client(ConnectionSettings(url="hstream://h")),
@@ -209,7 +210,7 @@ def test_a_gap_lands_with_the_frame_that_shows_it_and_what_lands_later_closes_it
         epoch,
         control,
         subscription=subscription,
-        open_gaps=OpenGaps(),
+        overdue=Overdue(),
         feed="feed",
         ours="feed-1",
         clock=lambda: 0.0,
@@ -219,7 +220,7 @@ def test_a_gap_lands_with_the_frame_that_shows_it_and_what_lands_later_closes_it
     assert json.loads(frames[1].body)["missing"] == {"7": [["2", "6"]]}
     landed = landed_batches(["7-1-0", *(each.source_position for each in frames if each.source_position)])
     expected = ControlFrames(settings, subscription, frames[1].body).expected(landed)
-    assert expected == {7: LandedBatches(6, ((2, 4), (4, 6)))}
+    assert {shard: each.landed for shard, each in expected.items()} == {7: LandedBatches(6, ((2, 4), (4, 6)))}
     other = Subscription(creation_time=Timestamp(seconds=2))
     assert (
         ControlFrames(settings, other, frames[1].body).expected(landed) == expected
@@ -250,7 +251,7 @@ EPOCH = 1 << 32
 def test_a_checkpoint_above_what_is_missing_tells_that_another_warehouse_had_it(
     landed: list[int], checkpoint: int, expected: str | None
 ) -> None:
-    epoch = Epoch(STREAM, {7: LandedBatches(EPOCH + 1)})
+    epoch = Epoch(STREAM, {7: ShardProgress(EPOCH + 1, has_begun=True)})
     subscription = Subscription(subscription_id="feed", stream_name=STREAM, creation_time=Timestamp(seconds=1))
     control = ControlFrames(feed("hstream://h").options, subscription, None)
     sink = CountingSink()
@@ -263,7 +264,10 @@ def test_a_checkpoint_above_what_is_missing_tells_that_another_warehouse_had_it(
 
 
 def test_a_checkpoint_above_the_tail_of_its_shard_is_not_believed() -> None:
-    epoch, subscription = Epoch(STREAM, {7: LandedBatches(EPOCH + 1)}), Subscription(creation_time=Timestamp(seconds=1))
+    epoch, subscription = (
+        Epoch(STREAM, {7: ShardProgress(EPOCH + 1, has_begun=True)}),
+        Subscription(creation_time=Timestamp(seconds=1)),
+    )
     control = ControlFrames(feed("hstream://h").options, subscription, None)
     offsets = [SubscriptionOffset(shard_id=7, batch_id=EPOCH + 9)]
     found = GetSubscriptionResponse(subscription=subscription, offsets=offsets)
@@ -279,3 +283,46 @@ def test_records_that_came_again_last_are_no_sign_of_another_warehouse() -> None
     assert resumed == "7-9+0-5+5-9,8-1"
     assert CONNECTOR.resume_position([resumed, "8-2-0", "7-6-0"]) == "7-9+0-5+6-9,8-2"
     assert landed_batches([resumed])[8] == LandedBatches(1)
+
+
+def anew(
+    landed: LandedBatches, last: Mapping[str, object], offset: int = SpecialOffset.EARLIEST
+) -> tuple[ControlFrames, Epoch]:
+    """Return control frames and epoch behind a last control frame, with another subscription of its name."""
+    other = Subscription(creation_time=Timestamp(seconds=2), offset=offset)
+    control = ControlFrames(feed("hstream://h").options, other, json.dumps({**last, "created": "1"}).encode())
+    epoch = Epoch(STREAM, control.expected({7: landed}))
+    control.next_frames(GetSubscriptionResponse(subscription=other), epoch)
+    return control, epoch
+
+
+@pytest.mark.parametrize(
+    ("landed", "elsewhere", "expected"),
+    [
+        (LandedBatches(9), {}, {"7": "6"}),
+        (LandedBatches(4), {}, {"7": "4"}),  # bronze was restored
+        (LandedBatches(9, ((2, 5),)), {}, {"7": "2"}),
+        (LandedBatches(9), {"7": "3"}, {"7": "3"}),  # what others had acknowledged may come now
+        (LandedBatches(9), {"7": "0"}, {}),
+    ],
+)
+def test_floors_of_another_subscription_stay_for_what_had_landed(
+    landed: LandedBatches, elsewhere: dict[str, str], expected: dict[str, str]
+) -> None:
+    """Its records come again: below the floor are no tombstones any more, so they would bring deleted rows back."""
+    gaps = {"7": [[str(after), str(before)] for after, before in landed.missing]}
+    control, _ = anew(landed, {"offsets": {"7": "6"}, "elsewhere": elsewhere, "missing": gaps})
+    assert json.loads(control.last or b"")["offsets"] == expected
+
+
+def test_a_tail_that_was_taken_for_the_beginning_is_a_guess_also_where_another_subscription_had_landed() -> None:
+    control, first = anew(LandedBatches(5), {"offsets": {}}, SpecialOffset.LATEST)
+    control.skipped[7] = first.shards[7].begin_at_end(40)
+    assert first.landed == {7: LandedBatches(5)}
+    (frame,) = control.missing_frames(first)
+    same = Subscription(creation_time=Timestamp(seconds=2), offset=SpecialOffset.LATEST)
+    epoch = Epoch(STREAM, ControlFrames(feed("hstream://h").options, same, frame.body).expected(first.landed))
+    epoch.frames(b"", [RecordId(7, 5, 0)])  # came again
+    epoch.frames(b"", [RecordId(7, 20, 0)])
+    epoch.frames(b"", [RecordId(7, 25, 0)])
+    assert epoch.landed == {7: LandedBatches(25, ((20, 25),))}

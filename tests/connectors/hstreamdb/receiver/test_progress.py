@@ -14,7 +14,7 @@ from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOff
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import Subscription
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
-from silverfold.connectors.hstreamdb.receiver.gaps import OpenGaps
+from silverfold.connectors.hstreamdb.receiver.gaps import Overdue
 from silverfold.connectors.hstreamdb.receiver.progress import Progress
 from silverfold.connectors.hstreamdb.server.options import Fault
 from tests.support.epochs import in_background
@@ -37,7 +37,7 @@ def looking(
         epoch or Epoch(STREAM),
         control or ControlFrames(options, found, None),
         subscription=found,
-        open_gaps=OpenGaps(),
+        overdue=Overdue(),
         feed="feed",
         ours="feed-11111111-",
         clock=lambda: now[0],

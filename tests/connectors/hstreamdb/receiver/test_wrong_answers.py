@@ -1,0 +1,94 @@
+"""Looks at a source that contradicts itself, or of which a part is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection
+
+import pytest
+
+from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
+from silverfold.connectors.hstreamdb.protocol.records import RecordId
+from tests.support.hstreamdb.looks import OLD, Looks, Source
+from tests.support.hstreamdb.receiving import until
+
+pytestmark = pytest.mark.usefixtures("looks_at_once")
+
+
+@pytest.mark.parametrize("landed", [{}, {7: OLD + 3}])
+@pytest.mark.parametrize("too_far", [20, 1 << 40])
+def test_one_wrong_answer_to_where_a_shard_ends_is_not_believed(landed: dict[int, int], too_far: int) -> None:
+    async def run() -> None:
+        source = Source({7: []}, {7: OLD + 3})
+        source.lies["end"] = [OLD + too_far]
+        looks = Looks(source, landed)
+        async with looks.run():
+            await until(lambda: bool(looks.sink.marks("progress")))
+            source.batches[7], source.ends[7] = [OLD + 6], OLD + 6
+            looks.take(7, [OLD + 6])
+            await until(lambda: bool(looks.sink.marks("expired")))
+        assert [each["shards"] for each in looks.sink.marks("expired")] == [{"7": f"2 batches behind {OLD + 3}"}]
+
+    asyncio.run(run())
+
+
+def test_one_wrong_answer_to_what_a_shard_has_is_not_believed() -> None:
+    async def run() -> None:
+        source = Source({7: range(OLD + 1, OLD + 10)})
+        source.lies["read"] = [OLD + 8]
+        looks = Looks(source)
+        async with looks.run():
+            await until(lambda: bool(looks.sink.marks("progress")))
+        assert looks.control.skipped == {7: OLD}
+
+    asyncio.run(run())
+
+
+def test_one_wrong_checkpoint_closes_no_gap_and_is_no_floor() -> None:
+    async def run() -> None:
+        source = Source({7: range(OLD + 1, OLD + 10)})
+        source.checkpoints[7], source.lies["checkpoint"] = OLD + 2, [OLD + 6]
+        looks = Looks(source, {7: OLD + 3})
+        async with looks.run():
+            await until(lambda: bool(looks.sink.marks("progress")))
+        assert json.loads(looks.sink.control[-1])["offsets"] == {"7": str(OLD + 2)}
+        assert looks.sink.marks("acknowledged elsewhere") == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("guessed", [(), {7}])
+def test_a_batch_of_which_a_part_comes_first_is_a_warning_though_the_tail_was_guessed(guessed: Collection[int]) -> None:
+    looks = Looks(Source({}), {7: OLD + 9} if guessed else {}, guessed=guessed)
+    looks.control.skipped[7] = OLD + 9
+    looks.sink.take(looks.progress.frames(FetchedFrame(b"", [RecordId(7, OLD + 4, 5)]), "consumer"))
+    assert [each["shards"] for each in looks.sink.marks("not delivered")] == [{"7": f"of batch {OLD + 4}"}]
+
+
+def test_gaps_of_a_shard_that_the_stream_has_no_more_are_lost() -> None:
+    async def run() -> None:
+        source = Source({8: [OLD + 1]})
+        looks = Looks(source, {7: OLD + 9, 8: OLD})
+        looks.epoch.shards[7].gaps.append((OLD + 3, OLD + 6))
+        async with looks.run():
+            await until(lambda: bool(looks.sink.marks("progress")))
+            await asyncio.sleep(0.05)
+        assert [each["shards"] for each in looks.sink.marks("expired")] == [["7"]]
+        assert "missing" not in json.loads(looks.sink.control[-1])
+        assert looks.sink.marks("look fails") == []
+
+    asyncio.run(run())
+
+
+def test_a_shard_that_no_list_names_is_looked_at_as_long_as_batches_of_it_are_missing() -> None:
+    async def run() -> None:
+        source = Source({7: [OLD + 5]})
+        source.unlisted.add(7)
+        looks = Looks(source, {7: OLD + 3})
+        looks.take(7, [OLD + 5])
+        async with looks.run():
+            await until(lambda: bool(looks.sink.marks("expired")))
+        assert looks.sink.marks("expired")[0]["shards"] == {"7": f"1 batches behind {OLD + 3}"}
+
+    asyncio.run(run())
