@@ -299,9 +299,13 @@ def resumed_position(positions: Mapping[str, str], stream: str) -> Position | No
 
 
 def landed_positions(positions: Mapping[str, str]) -> dict[str, Position]:
-    """Return the last landed positions of streams that have one. Raises as `resumed_position`."""
-    found = {stream: resumed_position(positions, stream) for stream in positions}
-    return {stream: position for stream, position in found.items() if position is not None}
+    """Return the last landed positions of the streams that have one."""
+    found: dict[str, Position] = {}
+    for stream in positions:
+        with suppress(WireError):  # bronze may have frames of another connector
+            if (position := resumed_position(positions, stream)) is not None:
+                found[stream] = position
+    return found
 
 
 def landed_schemas(controls: Mapping[str, bytes], *, limit: int) -> dict[str, Schema]:

@@ -31,16 +31,16 @@ async def open_first_link(host: str, settings: Configuration, log: FilteringBoun
         WireError: Our handshake cannot be written, or is too large for every transport.
         RemoteProtocolError: As `open_link`, if there is a single transport.
     """
-    errors: dict[Transport, SilverfoldError] = {}
+    errors: list[SilverfoldError] = []
     for transport, port in settings.transports.items():
         try:
             return await open_link(Address(host, port), transport, settings, log)
         except (SourceUnavailable, RemoteProtocolError, WireError) as error:  # WireError: too large for this transport
-            errors[transport] = error
-    *_, last = errors.values()
-    if len(errors) == 1 or all(isinstance(each, WireError) for each in errors.values()):
-        raise last
-    raise SourceUnavailable("; ".join(f"{transport}: {error}" for transport, error in errors.items()))
+            errors.append(error)
+    if len(errors) == 1 or (errors and all(isinstance(each, WireError) for each in errors)):
+        raise errors[-1]
+    reasons = zip(settings.transports, errors, strict=True)
+    raise SourceUnavailable("; ".join(f"{transport}: {error}" for transport, error in reasons))
 
 
 async def open_link(

@@ -286,3 +286,10 @@ def test_a_lag_is_shown_on_each_connection_while_a_snapshot_is_asked_for() -> No
 
     asyncio.run(run())
     assert [each["table orders"]["updates_behind"] for each in progress(sink)] == [5, 5, 5]
+
+
+def test_what_another_connector_landed_is_no_position_and_costs_nothing() -> None:
+    shop = replace(feed_of(), options=TengiOptions(transport="tcp", snapshot_at_start=True))
+    receiver, sink = TengiReceiver(shop, rng=Random(1), environ={}), MemorySink()
+    asyncio.run(receiver._serve(PlayedLink(schema()), sink, Resume(1, {"orders": "17", "others": "x"})))
+    assert [frame.kind for frame in sink.frames].count(Kind.CONTROL) == 1
