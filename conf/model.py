@@ -289,7 +289,8 @@ class Settings(Strict):
         Raises:
             ConfigError: A secret is not at its location.
         """
-        return revealed({name: value for name, value in self.spark.items() if isinstance(value, Secret)}, self._environ)
+        secrets = {name: value for name, value in self.spark.items() if isinstance(value, Secret)}
+        return revealed(secrets, self._environ, "spark")
 
     def storage(self) -> dict[str, str]:
         """Return ``storage_options`` with secrets revealed, reread on each call: do not log or store it.
@@ -297,4 +298,4 @@ class Settings(Strict):
         Raises:
             ConfigError: A secret is not at its location.
         """
-        return revealed(self.storage_options, self._environ)
+        return revealed(self.storage_options, self._environ, "storage_options")

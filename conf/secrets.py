@@ -35,8 +35,11 @@ class Secret(BaseModel):
         # The value must not appear in a message: it may be the secret itself.
         raise PydanticCustomError("secret", "a reference to a secret: {reference}", {"reference": REFERENCE})
 
-    def reveal(self, environ: Mapping[str, str]) -> str:
+    def reveal(self, environ: Mapping[str, str], setting: str = "secret") -> str:
         """Return the secret, reread on each call; do not log or store it.
+
+        Args:
+            setting: Dotted key of the setting that refers to it, for the error.
 
         Raises:
             ConfigError: The variable is not set, or the file cannot be read.
@@ -54,9 +57,12 @@ class Secret(BaseModel):
             found = "bytes that are not UTF-8"
         except OSError as error:
             found = str(error)
-        raise ConfigError(file=self.file, key="secret", found=found, allowed="a readable text file")
+        raise ConfigError(file=self.file, key=setting, found=found, allowed="a readable text file")
 
 
-def revealed(values: Mapping[str, str | Secret], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the values with every reference replaced by its secret. Raises ConfigError."""
-    return {name: value.reveal(environ) if isinstance(value, Secret) else value for name, value in values.items()}
+def revealed(values: Mapping[str, str | Secret], environ: Mapping[str, str], setting: str) -> dict[str, str]:
+    """Return the values with every reference replaced by its secret. Raises ConfigError, which names the setting."""
+    return {
+        name: value.reveal(environ, f"{setting}.{name}") if isinstance(value, Secret) else value
+        for name, value in values.items()
+    }

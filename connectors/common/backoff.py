@@ -1,11 +1,17 @@
-"""Waits between attempts: of many clients, so that not all retry at once, and of streams that break a connection."""
+"""Waits between attempts: of many clients, so that not all retry at once, and of streams that break a connection.
+
+`RenewedFiles` decides what is waited out of the files that settings name.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 from typing import Final
+
+from silverfold.conf.errors import ConfigError, SourceUnavailable
 
 MAX_BROKEN_EPOCHS: Final = 2
 """Number of consecutive epochs broken by a stream at which it is suspended."""
@@ -55,3 +61,32 @@ class CircuitBreaker:
         self._consecutive[stream] += 1
         if self._consecutive[stream] >= MAX_BROKEN_EPOCHS:
             self._suspended_until[stream] = self._clock() + self._backoffs[stream].next_wait()
+
+
+class RenewedFiles:
+    """Files that a receiver reads anew for each epoch, such as certificates, keys and secrets.
+
+    Whoever renews them may leave one missing, half written, or unlike its key for a moment.
+    """
+
+    def __init__(self) -> None:
+        self._were_right = False
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Around the code that reads the files, and may connect to the source with them.
+
+        Raises:
+            ConfigError: As in the block, before the files were right for the first time.
+            SourceUnavailable: In place of a ConfigError, later: the files are to be tried again.
+        """
+        try:
+            yield
+        except ConfigError as error:
+            if not self._were_right:
+                raise
+            raise SourceUnavailable(f"{error} (it was right before, and may be so again)") from error
+        except Exception:
+            self._were_right = True  # the source is the trouble: whoever asked it had read the files
+            raise
+        self._were_right = True

@@ -155,6 +155,12 @@ def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path
     context.load_cert_chain(certificate, key or None, password=refuse)
 
 
+def usable_file(error: OSError) -> str:
+    """Return what is allowed in place of a file of TLS that raised the error: it names the file, if the error does."""
+    why = error if error.filename is None else f"{error.filename}: {error.strerror}"
+    return f"a PEM file that can be used: {why}"
+
+
 class Connection(asyncio.Protocol):
     """One connection, read by one task. Made by `connect`.
 
@@ -245,6 +251,11 @@ class Connection(asyncio.Protocol):
         """Whether the connection has ended in both directions: nothing can be sent."""
         return self._closed.done()
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether the connection is about to end, or has ended. So it is at once when the system refuses a write."""
+        return self._transport.is_closing()
+
     async def end_writing(self, timeout: float) -> bool:
         """Send what is unsent, and that nothing follows. What arrives from then on is dropped. Safe to repeat.
 
@@ -267,7 +278,7 @@ class Connection(asyncio.Protocol):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 await self._writable.wait()
-        is_sent = self._writable.is_set() and not self.is_closed
+        is_sent = self._writable.is_set() and not self.is_closing
         if is_sent:
             with contextlib.suppress(OSError):  # the peer has reset the connection
                 self._transport.write_eof()

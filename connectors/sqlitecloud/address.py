@@ -33,7 +33,7 @@ def connection_settings(feed: SqliteCloudFeed, environ: Mapping[str, str]) -> Co
         credentials = _credentials(options, environ)
         key = "address" if options.connection is None else "options.connection"
         settings = _parse(
-            feed.address if options.connection is None else options.connection.reveal(environ), credentials
+            feed.address if options.connection is None else options.connection.reveal(environ, key), credentials
         )
     except ValueError as error:
         file = f"feeds/{feed.name}.toml"
@@ -72,18 +72,18 @@ def _parse(text: str, credentials: Credentials | None = None) -> ConnectionSetti
 
 
 def _credentials(options: SqliteCloudOptions, environ: Mapping[str, str]) -> Credentials | None:
-    def reveal_secret(secret: Secret) -> SecretStr:
-        return SecretStr(secret.reveal(environ))
+    def reveal_secret(name: str, secret: Secret) -> SecretStr:
+        return SecretStr(secret.reveal(environ, f"options.{name}"))
 
     try:
         if options.apikey is not None:
-            return ApiKey(secret=reveal_secret(options.apikey))
+            return ApiKey(secret=reveal_secret("apikey", options.apikey))
         if options.token is not None:
-            return Token(secret=reveal_secret(options.token))
+            return Token(secret=reveal_secret("token", options.token))
         if options.password is None or options.user is None:
             return None
-        user = options.user if isinstance(options.user, str) else options.user.reveal(environ)
-        return Password(user=user, secret=reveal_secret(options.password))
+        user = options.user if isinstance(options.user, str) else options.user.reveal(environ, "options.user")
+        return Password(user=user, secret=reveal_secret("password", options.password))
     except ValidationError:
         raise ValueError("credentials of one word each, without white space, quotes and semicolons") from None
 

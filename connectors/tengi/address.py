@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from silverfold.conf.errors import ConfigError
-from silverfold.conf.secrets import revealed
+from silverfold.conf.errors import ConfigError, WireError
+from silverfold.conf.secrets import Secret, revealed
+from silverfold.conf.validate import HIDDEN
+from silverfold.connectors.base import Problem
 from silverfold.connectors.common import transport
 from silverfold.connectors.common.transport import Address
 from silverfold.connectors.tengi.options import TengiFeed
+from silverfold.connectors.tengi.protocol.connection import ClientConnection
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
 from silverfold.connectors.tengi.transports.configuration import PORT, Configuration, Tls, demand
 from silverfold.connectors.tengi.transports.names import parse_transport
@@ -38,10 +41,10 @@ def link_settings(feed: TengiFeed, environ: Mapping[str, str] = os.environ) -> C
     """Return the configuration of a feed's links, with secrets: do not log or store it.
 
     Raises:
-        ConfigError: A secret is missing, or a file for TLS cannot be used.
+        ConfigError: A secret is missing or empty, the handshake is too large, or a file for TLS cannot be used.
     """
     options, address = feed.options, parse_address(feed.address)
-    values = revealed(options.handshake, environ)
+    values = _handshake(feed, environ)
     listens = options.mode == "listen"
     return Configuration(
         transports={feed_transport(feed): address.port},
@@ -58,6 +61,34 @@ def link_settings(feed: TengiFeed, environ: Mapping[str, str] = os.environ) -> C
         dead_after=options.dead_after,
         max_connections=1,
     )
+
+
+def handshake_problems(feed: TengiFeed) -> Iterator[Problem]:
+    """Yield a Problem if the handshake does not fit the transport. Reads no secret: each counts as empty."""
+    handshake = feed.options.handshake
+    return _misfits(feed, {name: "" if isinstance(text, Secret) else text for name, text in handshake.items()})
+
+
+def _handshake(feed: TengiFeed, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts of the handshake. An empty secret, as of a file that is just being written, lets anybody in."""
+    options = feed.options
+    values = revealed(options.handshake, environ, "options.handshake")
+    empty = [name for name, value in options.handshake.items() if isinstance(value, Secret) and not values[name]]
+    found = [Problem(f"options.handshake.{name}", "an empty secret", "a secret") for name in empty]
+    for key, shown, allowed in (*found, *_misfits(feed, values)):
+        raise ConfigError(file=_file(feed), key=key, found=shown, allowed=allowed)
+    return values
+
+
+def _misfits(feed: TengiFeed, values: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield a Problem if these texts cannot be sent, by us or in listen mode by a source."""
+    transport, options = feed_transport(feed), feed.options
+    peer = Peer(options.peer) if options.mode == "dial" else Peer.TENGI
+    try:
+        ClientConnection(transport, peer=peer).send_handshake(values)
+    except WireError as error:
+        java = " to Java" if peer is Peer.JAVA else ""
+        yield Problem("options.handshake", HIDDEN, f"what fits a handshake over {transport}{java}: {error.detail}")
 
 
 def _tls(feed: TengiFeed) -> Tls:

@@ -10,7 +10,7 @@ from random import Random
 from silverfold.connectors.base import Connector, Decoder, Problem, address_problems
 from silverfold.connectors.common.transport import Address
 from silverfold.connectors.frames import Receiver
-from silverfold.connectors.tengi.address import feed_transport, parse_address
+from silverfold.connectors.tengi.address import feed_transport, handshake_problems, parse_address
 from silverfold.connectors.tengi.options import ROW_NUMBER, TengiFeed, TengiOptions, TengiTable
 from silverfold.connectors.verification import ReferenceReader, SourceSubscription
 
@@ -38,9 +38,10 @@ class TengiConnector(Connector[TengiOptions, TengiTable]):
         return feed.tables[table].stream(table)
 
     def problems(self, feed: TengiFeed) -> Iterator[Problem]:
-        """Yield problems beyond model validation: the address. Raise ConfigError for a transport."""
+        """Yield problems beyond model validation: address and handshake. Raise ConfigError for a transport."""
         feed_transport(feed)
         yield from address_problems(feed, parse_address)
+        yield from handshake_problems(feed)
 
     def listens_at(self, feed: TengiFeed) -> Address | None:
         """Return the address that sources connect to, in listen mode."""

@@ -60,17 +60,18 @@ class TengiOptions(Strict):
     """PEM file of its key, if not in the same file."""
     handshake: dict[str, str | Secret] = Field(default_factory=dict)
     """Texts of the handshake, such as a token that the source demands. Secrets need ``tls``. With ``listen``: the texts
-    that a source has to send."""
+    that a source has to send. At most 64 KiB; to Java over ``tcp`` 400 bytes."""
     peer: Literal["tengi", "java"] = "tengi"
     """``java`` heeds the limits of the Java implementation."""
     handshake_timeout: Seconds = 10.0
     """Seconds for the answer to the handshake."""
     max_packet: _Bytes = MAX_PACKET
-    """Longest packet to accept, in bytes."""
+    """Longest packet to accept, in bytes; a handshake may be longer."""
     max_answer: _Bytes = MAX_ANSWER
     """Longest answer to a poll."""
-    ping_interval: Seconds = 15.0
-    """Seconds between pings. Their answers show that the source is there, and how far ahead: see ``status``."""
+    ping_interval: Annotated[Seconds, Field(le=45)] = 15.0
+    """Seconds between pings, 45 at most: a source may end the connection of a receiver that is silent for 60. Their
+    answers show that the source is there, and how far ahead: see ``status``."""
     dead_after: Seconds = 45.0
     """Seconds after which the connection is given up if the source sends no packet, or takes none."""
     reorder_wait: Seconds = 5.0

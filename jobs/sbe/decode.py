@@ -1,8 +1,9 @@
 """``silverfold sbe decode``: print the messages of a file as one line of JSON each.
 
-A message that cannot be decoded has a line too, ``{"error", "message", "offset"}``: the error class of `conf.errors`,
-its text, and the offset in bytes from the start of the message. Errors of the framing, as for a frame of another
-encoding type, have the offset from the start of the input.
+A message that cannot be decoded has a line too, ``{"error", "message", "offset", "at"}``: the error class of
+`conf.errors`, its text, the offset in bytes from the start of the message, and the offset of the message in the input,
+which lines of hex have not. Errors of the framing, as for a frame of another encoding type, have the offset from the
+start of the input, and ``at`` is 0: the sum is the place in the input in either case.
 """
 
 from __future__ import annotations
@@ -60,16 +61,17 @@ class Printer:
                 decoded = self._decoded(message)
             except WireError as error:
                 self.failed = True
-                text = json.dumps({"error": error.error_class, "message": str(error), "offset": error.offset})
+                where = {"offset": error.offset} if message.at is None else {"offset": error.offset, "at": message.at}
+                text = json.dumps({"error": error.error_class, "message": str(error), **where})
             else:
                 text = json_text(decoded)
                 self._report(self._findings(decoded))
             yield text.encode("utf-8", "backslashreplace") + b"\n"  # a lone surrogate is escaped, as JSON allows
 
     def _decoded(self, message: Message) -> Decoded:
-        if isinstance(message, WireError):
-            raise message
-        return self._reader.read(message)
+        if isinstance(message.body, WireError):
+            raise message.body
+        return self._reader.read(message.body)
 
     def _findings(self, decoded: Decoded) -> tuple[Finding, ...]:
         if not self._review:
@@ -107,7 +109,8 @@ def decode(
     Each has template, template_id, schema_id, version, length (bytes read) and fields. A null value is null; what
     the message's version does not have yet has no key. A message that cannot be decoded has error, message and offset
     instead, and the next one follows, unless the rest of FILE, or of its packet, cannot be cut into messages: the error
-    says so. What else is odd is told on stderr, once for each kind and element.
+    says so. Without --hex it also has at: its offset in FILE, from which offset counts. What else is odd is told on
+    stderr, once for each kind and element.
 
     --hex passes over spaces between digits, empty lines, and # with what follows it. --framing NAME is one of
     deephaven, sofh, sofh-little-endian, cme-ilink3, cme-mdp3, cme-mdp3-feca, b3, b3-umdf, memx, coinbase-market-data,

@@ -11,7 +11,7 @@ from binascii import unhexlify
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO, NamedTuple
 
 import typer
 
@@ -27,8 +27,16 @@ CHUNK = 1 << 18
 LONGEST_LINE = 4 * LARGEST
 """Maximum bytes of a line of hex: the longest message, with room for a space after each digit."""
 
-Message: TypeAlias = "bytes | WireError"
-"""The bytes of one message, or the error in its place."""
+
+class Message(NamedTuple):
+    """A message of the input."""
+
+    body: bytes | WireError
+    """Its bytes, or the error in its place."""
+    at: int | None = None
+    """Offset in the input, in bytes, from which offsets of errors count: that of the message's first byte; 0 for errors
+    of the framing. None in lines of hex."""
+
 
 _SPACES = b" \t\r\f\v"
 _NOT_HEX = re.compile(rb"[^0-9a-fA-F]|$")
@@ -77,10 +85,12 @@ def framed_messages(schema: Schema, framing: Framing, stream: Iterable[bytes]) -
     """
     try:
         for frame in frames_of(cutter_for(schema, framing), stream):
-            yield frame.other_encoding or frame.body
+            yield (
+                Message(frame.body, frame.offset) if frame.other_encoding is None else Message(frame.other_encoding, 0)
+            )
     except WireError as error:
         detail = f"{error.detail}; the rest is not read"
-        yield type(error)(detail, offset=error.offset, reason=error.reason, element=error.element)
+        yield Message(type(error)(detail, offset=error.offset, reason=error.reason, element=error.element), 0)
 
 
 def hex_messages(schema: Schema, framing: Framing | None, stream: Iterable[bytes]) -> Iterator[Message]:
@@ -88,12 +98,12 @@ def hex_messages(schema: Schema, framing: Framing | None, stream: Iterable[bytes
     for line in _lines(stream):
         body = line if isinstance(line, WireError) else _unhexed(line)
         if framing is None or isinstance(body, WireError):
-            yield from () if body == b"" else (body,)
+            yield from () if body == b"" else (Message(body),)
         else:
-            yield from framed_messages(schema, framing, (body,))
+            yield from (Message(each.body) for each in framed_messages(schema, framing, (body,)))
 
 
-def _lines(stream: Iterable[bytes]) -> Iterator[Message]:
+def _lines(stream: Iterable[bytes]) -> Iterator[bytes | WireError]:
     """Yield lines once complete; a line that is too long yields one error and is skipped to its end."""
     rest, passing = b"", False
     for number, chunk in enumerate(stream):
@@ -110,7 +120,7 @@ def _lines(stream: Iterable[bytes]) -> Iterator[Message]:
         yield rest
 
 
-def _unhexed(line: bytes) -> Message:
+def _unhexed(line: bytes) -> bytes | WireError:
     """Return the bytes of a hex line, ignoring spaces and a comment, or the error."""
     digits = line.partition(b"#")[0].translate(None, _SPACES)
     try:

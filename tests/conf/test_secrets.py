@@ -49,7 +49,13 @@ def test_no_byte_of_a_secret_that_is_no_text_is_told(tmp_path):
 
 
 def test_plain_values_pass_beside_references():
-    assert revealed({"a": "plain", "b": Secret(env="B")}, {"B": "hidden"}) == {"a": "plain", "b": "hidden"}
+    given = {"a": "plain", "b": Secret(env="B")}
+    assert revealed(given, {"B": "hidden"}, "options.handshake") == {"a": "plain", "b": "hidden"}
+
+
+def test_a_file_that_is_not_there_is_named_with_the_setting_that_refers_to_it(tmp_path):
+    with pytest.raises(ConfigError, match=r"gone: options\.handshake\.token: found .*No such file"):
+        revealed({"token": Secret(file=str(tmp_path / "gone"))}, {}, "options.handshake")
 
 
 @pytest.mark.parametrize("written", ["hunter2", 42, ["hunter2"], {"value": "hunter2"}, {"env": "A", "file": "hunter2"}])

@@ -150,14 +150,18 @@ class TableClient(Closeable):
         try:
             error = self._receive()
         finally:
-            self._ended = True
-            self._greeted.set()
+            self._end()
             self._socket.close()
             try:
                 if error is not None:
                     self._notifier.connection_lost(error)
             finally:
                 self._awaited_end.set()
+
+    def _end(self) -> None:
+        """Make requests fail at once, before the listeners learn of the end: they may make some."""
+        self._ended = True
+        self._greeted.set()
 
     def _receive(self) -> SilverfoldError | None:
         """Report events until the connection ends; return the reason, or None if nothing is left to report."""
@@ -213,6 +217,8 @@ class TableClient(Closeable):
                 return True
             if isinstance(event, ConnectionResponse):
                 self._greeted.set()
+            if isinstance(event, BadFrame):
+                self._end()
             self._notifier.notify(event, self._session.roles)
             if isinstance(event, BadFrame):
                 return False

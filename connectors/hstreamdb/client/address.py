@@ -24,7 +24,7 @@ def connection_settings(feed: HStreamFeed, environ: Mapping[str, str]) -> Connec
     """Return the settings of the client, with secrets. Raises ConfigError if one cannot be used."""
     token = feed.options.token
     try:
-        return _settings(feed, None if token is None else SecretStr(token.reveal(environ)))
+        return _settings(feed, None if token is None else SecretStr(token.reveal(environ, "options.token")))
     except ValidationError as error:
         raise _token_error(feed) if token is not None else error from None
 

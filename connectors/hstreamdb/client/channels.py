@@ -29,7 +29,7 @@ from silverfold.conf.errors import (
 )
 from silverfold.conf.files import check_files
 from silverfold.connectors.common.backoff import Backoff
-from silverfold.connectors.common.transport import load_certificate
+from silverfold.connectors.common.transport import load_certificate, usable_file
 from silverfold.connectors.hstreamdb.client.settings import ConnectionSettings, Tls
 from silverfold.connectors.hstreamdb.protocol.methods import Answer, Method, Request
 from silverfold.connectors.hstreamdb.protocol.status import Status
@@ -241,13 +241,20 @@ def _credentials(settings: ConnectionSettings) -> grpc.ChannelCredentials:
             load_certificate(context, tls.client_certificate, tls.client_certificate_key)
     except OSError as error:
         raise _unusable("tls.client_certificate", tls.client_certificate, error) from error
-    root, key, chain = (
-        None if path is None else Path(path).read_bytes()
-        for path in (tls.root_certificate, tls.client_certificate_key, tls.client_certificate)
+    return grpc.ssl_channel_credentials(
+        _content("tls.root_certificate", tls.root_certificate),
+        _content("tls.client_certificate_key", tls.client_certificate_key),
+        _content("tls.client_certificate", tls.client_certificate),
     )
-    return grpc.ssl_channel_credentials(root, key, chain)
+
+
+def _content(key: str, path: str | None) -> bytes | None:
+    """Return the content of a file. Raises ConfigError: it may have been replaced since OpenSSL read it."""
+    try:
+        return None if path is None else Path(path).read_bytes()
+    except OSError as error:
+        raise _unusable(key, path, error) from error
 
 
 def _unusable(key: str, path: str | None, error: OSError) -> ConfigError:
-    why = error if error.filename is None else f"{error.filename}: {error.strerror}"
-    return ConfigError(file="connection settings", key=key, found=path, allowed=f"a PEM file that can be used: {why}")
+    return ConfigError(file="connection settings", key=key, found=path, allowed=usable_file(error))

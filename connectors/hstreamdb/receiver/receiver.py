@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 from silverfold.conf.errors import ConfigError, SourceRefused, SourceUnavailable
+from silverfold.connectors.common.backoff import RenewedFiles
 from silverfold.connectors.common.tasks import until_first_ends
 from silverfold.connectors.frames import Frame, FrameSink, Resume, mark
 from silverfold.connectors.hstreamdb.client.administration import OF_OTHER_STREAM
@@ -37,6 +38,7 @@ class HStreamReceiver:
 
     def __init__(self, feed: HStreamFeed, environ: Mapping[str, str]) -> None:
         self._feed, self._options, self._environ = feed, feed.options, environ
+        self._files = RenewedFiles()
         self._acks: Sequence[AckQueue] = ()
         self._last_control: bytes | None = None
         self._landed: Mapping[int, LandedBatches] = {}
@@ -50,7 +52,8 @@ class HStreamReceiver:
         Raises:
             SourceUnavailable: No node answers, or a fetch ended. The next call creates a subscription that is gone.
             SourceRefused: There is no such stream or subscription, or the server refuses the token.
-            ConfigError: The subscription exists with other settings, or a secret or certificate cannot be used.
+            ConfigError: The subscription exists with other settings, or a secret or certificate cannot be used;
+                SourceUnavailable if it could in an earlier epoch.
             RemoteProtocolError: A frame that cannot be acknowledged keeps coming.
         """
         try:
@@ -68,7 +71,9 @@ class HStreamReceiver:
 
     async def _run(self, sink: FrameSink, resume: Resume) -> None:
         self._acks = self._acks or [AckQueue() for _ in range(self._options.consumers)]
-        async with await open_feed_client(self._feed, self._environ) as client:
+        with self._files.reading():
+            opened = await open_feed_client(self._feed, self._environ)
+        async with opened as client:
             self._was_let_in = True
             found = await self._subscription(client, has_landed=self._options.stream in resume.source_positions)
             unacked, timeout = found.subscription.max_unacked_records, found.subscription.ack_timeout_seconds

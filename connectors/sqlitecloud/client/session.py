@@ -19,7 +19,14 @@ from silverfold.conf.errors import (
     SourceUnavailable,
     StatementRefused,
 )
-from silverfold.connectors.common.transport import Address, Connection, client_context, connect, load_certificate
+from silverfold.connectors.common.transport import (
+    Address,
+    Connection,
+    client_context,
+    connect,
+    load_certificate,
+    usable_file,
+)
 from silverfold.connectors.sqlitecloud.client.main_connection import Answer, MainConnection
 from silverfold.connectors.sqlitecloud.client.pubsub_connection import PubSubConnection
 from silverfold.connectors.sqlitecloud.client.settings import ConnectionSettings, Tls
@@ -53,9 +60,7 @@ def tls_context(settings: Tls) -> ssl.SSLContext:
 
 
 def _unusable(key: str, path: str | None, error: OSError) -> ConfigError:
-    why = error if error.filename is None else f"{error.filename}: {error.strerror}"
-    allowed = f"a PEM file that can be used: {why}"
-    return ConfigError(file="connection string", key=key, found=path, allowed=allowed)
+    return ConfigError(file="connection string", key=key, found=path, allowed=usable_file(error))
 
 
 _OVER = (SourceUnavailable, RemoteProtocolError)

@@ -15,7 +15,7 @@ from random import Random
 from typing import Final
 
 from silverfold.conf.errors import SilverfoldError, SourceRefused, SourceUnavailable, StatementRefused
-from silverfold.connectors.common.backoff import Backoff, CircuitBreaker
+from silverfold.connectors.common.backoff import Backoff, CircuitBreaker, RenewedFiles
 from silverfold.connectors.frames import FrameSink, Resume, mark
 from silverfold.connectors.sqlitecloud.address import connection_settings
 from silverfold.connectors.sqlitecloud.client.client import Client, connect
@@ -55,20 +55,24 @@ class SqliteCloudReceiver:
         self._channels = sorted({table.channel for table in feed.tables.values() if table.is_channel})
         self._own_channel = f"silverfold-{rng.getrandbits(64):016x}"
         self._circuit_breaker = CircuitBreaker(self._backoff, clock)
+        self._files = RenewedFiles()
         self._has_listened = False  # to a table, in some epoch
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
         """Run one epoch; see `connectors.frames.Receiver`. Nothing is resumed: tables are read anew.
 
         Raises:
-            ConfigError: A secret or a certificate file is missing.
+            ConfigError: A secret or a certificate file cannot be used; SourceUnavailable if it could in an earlier
+                epoch.
             SourceRefused: The login or a channel is refused; or every table is, and always was: it does not exist, has
                 no key, or may not be read.
         """
-        settings, options = connection_settings(self._feed, self._environ), self._options
-        opening = connect(settings, max_frame_bytes=options.max_frame_bytes, frame_timeout=options.frame_timeout)
+        sizes, times = self._options.max_frame_bytes, self._options.frame_timeout
         try:
-            async with await opening as db:
+            with self._files.reading():
+                settings = connection_settings(self._feed, self._environ)
+                opened = await connect(settings, max_frame_bytes=sizes, frame_timeout=times)
+            async with opened as db:
                 await self._run_epoch(db, settings, sink)
         except StatementRefused as refused:
             if refused.code in _PASSES:

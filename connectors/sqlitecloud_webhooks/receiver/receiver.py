@@ -19,6 +19,7 @@ import structlog
 from aiohttp import web
 
 from silverfold.conf.errors import ConfigError, SilverfoldError, SourceUnavailable
+from silverfold.connectors.common.backoff import RenewedFiles
 from silverfold.connectors.common.transport import server_context
 from silverfold.connectors.frames import FrameSink, Resume
 from silverfold.connectors.sqlitecloud_webhooks.address import listening_address, table_at_source
@@ -51,6 +52,7 @@ class WebhookReceiver:
         self._feed, self._options = feed, feed.options
         self._gate = Gate(unquote(feed.options.path), feed.options.signing, feed.options.max_body_bytes)
         self._landing = Landing([table_at_source(feed, name).stream for name in feed.tables])
+        self._files = RenewedFiles()
         self._slots = max(4, READ_AT_ONCE // feed.options.max_body_bytes)
         self._reading = asyncio.Semaphore(self._slots)
         self._reading_by_peer: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -61,10 +63,13 @@ class WebhookReceiver:
 
         Raises:
             SourceUnavailable: The address cannot be listened on.
-            ConfigError: The secret is missing or empty, or the certificate is unusable.
+            ConfigError: The secret is missing or empty, or the certificate is unusable; SourceUnavailable if they were
+                right in an earlier epoch.
         """
-        self._secret()
-        listening = await self._listen(sink)
+        with self._files.reading():
+            self._secret()
+            tls = self._tls()
+        listening = await self._listen(sink, tls)
         try:
             await asyncio.Event().wait()
         finally:
@@ -72,7 +77,7 @@ class WebhookReceiver:
             if left := self._landing.end():
                 sink.take(left)
 
-    async def _listen(self, sink: FrameSink) -> Listening:
+    async def _listen(self, sink: FrameSink, tls: ssl.SSLContext | None) -> Listening:
         async def answer(request: web.Request) -> web.Response:
             refusal = await self._take(request, sink)
             if refusal is None:
@@ -88,7 +93,7 @@ class WebhookReceiver:
         address = listening_address(self._feed.address)
         listening = Listening(app, self._log, patience=_PATIENCE)
         try:
-            await listening.start(address, self._tls())
+            await listening.start(address, tls)
         except OSError as error:
             await listening.stop()
             raise SourceUnavailable(f"{address} cannot be listened on: {error.strerror or error}") from error
@@ -145,7 +150,7 @@ class WebhookReceiver:
         """Return the current secret, which may be rotated. Empty if none is required."""
         if self._options.secret is None:
             return ""
-        secret = self._options.secret.reveal(os.environ)
+        secret = self._options.secret.reveal(os.environ, "options.secret")
         if not secret:
             raise ConfigError(file=f"feeds/{self._feed.name}.toml", key="options.secret", found="", allowed="a secret")
         return secret

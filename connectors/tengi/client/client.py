@@ -35,8 +35,9 @@ class Client:
         Raises:
             SourceUnavailable: No transport connects, or the client was stopped first.
             UntrustedSource: The certificate is not trusted.
-            RemoteProtocolError: The server's answer is no handshake.
-            WireError: A value of our handshake cannot be written, or is too large.
+            RemoteProtocolError: The server's answer is no handshake. Among several transports that is one reason why
+                none connects.
+            WireError: A value of our handshake cannot be written, or it is too large for every transport.
             ConfigError: A file for TLS cannot be used.
             Exception: As ``on_connect``. The connection is closed then.
         """

@@ -63,6 +63,8 @@ from silverfold.connectors.tengi.protocol.values import (
 
 _POLLING_REQUEST: Final = b"\xff\x98\xff\x36"
 _POLLING_RESPONSE: Final = b"\xff\x98\xff\x35"
+_HANDSHAKE: Final = len(MAGIC) + MAX_HANDSHAKE
+"""Most bytes of the first packet of either side, with what is before it on TCP."""
 
 
 class State(Enum):
@@ -84,7 +86,7 @@ class Connection(ABC):
     Args:
         types: User types.
         peer: A Java peer cuts its packets on TCP and WebSocket, and takes packets of a limited size.
-        max_packet: Most bytes of a packet, in both directions.
+        max_packet: Most bytes of a packet but a handshake, in both directions.
     """
 
     def __init__(
@@ -107,7 +109,7 @@ class Connection(ABC):
         self._error: WireError | ProtocolError | None = None
         self._state = State.IDLE
         self._ends = PacketEnds()
-        self._scanner = PacketScanner(types, limit=max_packet, ends=self._ends)
+        self._scanner = PacketScanner(types, limit=_HANDSHAKE, ends=self._ends)
 
     @property
     def state(self) -> State:
@@ -137,7 +139,7 @@ class Connection(ABC):
 
     def send_encoded(self, message: bytes) -> bytes:
         """Return the packet of an encoded message. Raises as `send_message`."""
-        return self._checked(self._open_head() + message)
+        return self._checked(self._open_head() + message, self._max_packet)
 
     def next_event(self) -> Event | None:
         """Return the next event; None if more bytes are needed, and after `events.Closed`.
@@ -215,7 +217,7 @@ class Connection(ABC):
         if head.message_id is not None:
             raise RemoteProtocolError("a message before the handshake", reason="no_handshake")
         _check_handshake(raw)
-        decoder = Decoder(raw, self.types, at=head.at, limit=self._max_packet)
+        decoder = Decoder(raw, self.types, at=head.at, limit=MAX_HANDSHAKE)
         values: Mapping[str, object] = decoder.read_object().values
         self._check_rest(raw, decoder.offset)
         return values
@@ -225,8 +227,13 @@ class Connection(ABC):
             raise LocalProtocolError(f"nothing can be sent in the state {self._state.name}")
         return b"\1\xff\x9b" + self.connection_id
 
-    def _checked(self, packet: bytes) -> bytes:
-        limit = self._max_packet
+    def _open(self, connection_id: Identifier) -> None:
+        """Open the connection, after both handshakes."""
+        self.connection_id, self._state = connection_id, State.OPEN
+        self._scanner.limit = self._max_packet
+        self._expect_cuts()
+
+    def _checked(self, packet: bytes, limit: int) -> bytes:
         if self.peer is Peer.JAVA:
             limit = {Transport.TCP: JAVA_MAX_TCP, Transport.WEBSOCKET: JAVA_MAX_FRAME}.get(self.transport, limit)
         if len(packet) > limit:
@@ -234,17 +241,17 @@ class Connection(ABC):
         return packet
 
 
-def _encode_handshake(values: Mapping[str, object], types: TypeRegistry) -> bytes:
+def _encode_handshake(head: bytes, values: Mapping[str, object] | None, types: TypeRegistry) -> bytes:
     encoder = Encoder(types)
-    encoder.write_object(Handshake(values))
-    return _check_handshake(encoder.to_bytes())
+    encoder.write_object(Handshake(values or {}))
+    return _check_handshake(head + encoder.to_bytes())
 
 
-def _check_handshake(octets: bytes) -> bytes:
-    if len(octets) > MAX_HANDSHAKE:
-        detail = f"a handshake of {len(octets)} bytes, {MAX_HANDSHAKE} are allowed"
+def _check_handshake(packet: bytes) -> bytes:
+    if len(packet) > MAX_HANDSHAKE:
+        detail = f"a handshake of {len(packet)} bytes, {MAX_HANDSHAKE} are allowed"
         raise OversizedMessage(detail, reason="too_large")
-    return octets
+    return packet
 
 
 class ClientConnection(Connection):
@@ -272,8 +279,8 @@ class ClientConnection(Connection):
         """
         if self._state is not State.IDLE:
             raise LocalProtocolError("the handshake was sent before")
-        request = b"\0" + _encode_handshake(values or {}, self.types)
-        sent = self._checked(MAGIC + request if self.transport is Transport.TCP else request)
+        request = _encode_handshake(b"\0", values, self.types)
+        sent = self._checked(MAGIC + request if self.transport is Transport.TCP else request, _HANDSHAKE)
         self._state = State.WAIT_HANDSHAKE
         return sent
 
@@ -290,7 +297,7 @@ class ClientConnection(Connection):
         if self._state is not State.WAIT_HANDSHAKE:
             raise RemoteProtocolError("a packet before our handshake", reason="no_handshake")
         values = self._handshake(raw, head)
-        self.connection_id, self._state = head.connection_id, State.OPEN
+        self._open(head.connection_id)
         return HandshakeReceived(head.connection_id, values)
 
     def _answer(self, raw: bytes, head: Head) -> PollAnswered:
@@ -349,10 +356,8 @@ class ServerConnection(Connection):
         """
         if self._state is not State.ACCEPTING:
             raise LocalProtocolError(f"no handshake can be answered in the state {self._state.name}")
-        head = b"\1\xff\x9b" + connection_id
-        answer = self._checked(head + _encode_handshake(values or {}, self.types))
-        self.connection_id, self._state = connection_id, State.OPEN
-        self._expect_cuts()  # of the requests of Java's client, only the handshake is whole
+        answer = self._checked(_encode_handshake(b"\1\xff\x9b" + connection_id, values, self.types), _HANDSHAKE)
+        self._open(connection_id)  # of the requests of Java's client, only the handshake is whole
         return answer
 
     def send_poll_answer(self, message_id: Identifier, messages: Iterable[bytes]) -> bytes:

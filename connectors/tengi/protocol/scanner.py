@@ -42,7 +42,8 @@ class PacketScanner:
         self, types: TypeRegistry = BUILT_IN, *, limit: int = MAX_PACKET, ends: PacketEnds | None = None
     ) -> None:
         self._types = types
-        self._limit = limit
+        self.limit = limit
+        """Between packets it may be changed."""
         self._ends = ends or PacketEnds()
         self._is_cut = False
         self._octets = bytearray()
@@ -70,7 +71,7 @@ class PacketScanner:
 
     def expect_cuts(self, size: int) -> None:
         """Expect that the peer cuts packets at a size. A longer packet is then an error: its rest never comes."""
-        self._limit, self._is_cut = size, True
+        self.limit, self._is_cut = size, True
 
     def skip(self, size: int) -> None:
         """Drop received bytes that belong to no packet."""
@@ -113,7 +114,7 @@ class PacketScanner:
         return packet
 
     def _measure(self) -> None:
-        self._ready = min(len(self._octets), self._start + self._limit)
+        self._ready = min(len(self._octets), self._start + self.limit)
 
     def _need(self, size: int) -> Iterator[None]:
         """Wait until so many bytes have arrived. The walk stays where it is.
@@ -121,15 +122,15 @@ class PacketScanner:
         Callers look first: entering a generator that need not wait costs more than the field.
         """
         while self._at + size > self._ready:
-            if self._at + size - self._start > self._limit and (not self._is_cut or self.held >= self._limit):
+            if self._at + size - self._start > self.limit and (not self._is_cut or self.held >= self.limit):
                 raise self._beyond_limit()
             yield
 
     def _beyond_limit(self) -> WireError:
         if self._is_cut:
-            detail = f"a packet goes on behind {self._limit} bytes, where the peer cuts"
-            return TruncatedMessage(detail, offset=self._limit, reason="cut")
-        detail = f"a packet of more than {self._limit} bytes"
+            detail = f"a packet goes on behind {self.limit} bytes, where the peer cuts"
+            return TruncatedMessage(detail, offset=self.limit, reason="cut")
+        detail = f"a packet of more than {self.limit} bytes"
         return OversizedMessage(detail, offset=self._at - self._start, reason="too_large")
 
     def _packet(self) -> Iterator[None]:
@@ -229,7 +230,7 @@ class PacketScanner:
 
     def _user_object(self, depth: int) -> Iterator[None]:
         while True:
-            decoder = Decoder(bytes(self._octets[self._at : self._ready]), self._types, limit=self._limit, depth=depth)
+            decoder = Decoder(bytes(self._octets[self._at : self._ready]), self._types, limit=self.limit, depth=depth)
             try:
                 decoder.read_object()
             except TruncatedMessage:
@@ -273,7 +274,7 @@ class PacketScanner:
         if count < 0:
             raise self._invalid(f"the length {count} is negative", "bad_length")
         self._at += 4
-        if self._at - self._start + count * smallest > self._limit:
+        if self._at - self._start + count * smallest > self.limit:
             yield from self._need(count * smallest)
 
     def _invalid(self, detail: str, reason: str) -> InvalidValue:

@@ -12,16 +12,21 @@ from typing import Final
 import structlog
 
 from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable, WireError
-from silverfold.connectors.common.backoff import Backoff
+from silverfold.connectors.common.backoff import Backoff, RenewedFiles
 from silverfold.connectors.common.tasks import until_first_ends
 from silverfold.connectors.frames import FrameSink, Resume, mark
 from silverfold.connectors.tengi.address import link_settings, parse_address
 from silverfold.connectors.tengi.options import TengiFeed
 from silverfold.connectors.tengi.protocol.events import BadFrame, Closed
-from silverfold.connectors.tengi.protocol.feed.packets import Ack, Ping, Pong, Schema, Subscribe
+from silverfold.connectors.tengi.protocol.feed.packets import Ack, Ping, Pong, Position, Schema, Subscribe
 from silverfold.connectors.tengi.protocol.values import Message
 from silverfold.connectors.tengi.receiver.epoch import Epoch, Refused
-from silverfold.connectors.tengi.receiver.table_feed import TableFeed, landed_schemas, resumed_position
+from silverfold.connectors.tengi.receiver.table_feed import (
+    TableFeed,
+    landed_positions,
+    landed_schemas,
+    resumed_position,
+)
 from silverfold.connectors.tengi.transports.dialing import open_first_link
 from silverfold.connectors.tengi.transports.link import Link
 from silverfold.connectors.tengi.transports.listening import Listening
@@ -40,7 +45,9 @@ class TengiReceiver:
 
     def __init__(self, feed: TengiFeed, *, rng: Random, environ: Mapping[str, str]) -> None:
         self._feed, self._rng, self._environ = feed, rng, environ
+        self._files = RenewedFiles()
         self._schemas: dict[str, Schema] = {}
+        self._last_landed: dict[str, Position] = {}
         self._begin_anew = set(_streams(feed)) if feed.options.snapshot_at_start else set[str]()
         self._has_begun = False
         self._is_reading = True
@@ -48,8 +55,14 @@ class TengiReceiver:
         self._log = structlog.get_logger("tengi.receiver").bind(feed=feed.name)
 
     async def run(self, sink: FrameSink, resume: Resume) -> str | None:
-        """Run one epoch; see `connectors.frames.Receiver`. Raises ConfigError for a missing secret or a file of TLS."""
-        settings, address = link_settings(self._feed, self._environ), parse_address(self._feed.address)
+        """Run one epoch; see `connectors.frames.Receiver`.
+
+        Raises:
+            ConfigError: A secret or a file of TLS cannot be used; SourceUnavailable if it could in an earlier epoch.
+        """
+        address = parse_address(self._feed.address)
+        with self._files.reading():
+            settings = link_settings(self._feed, self._environ)
         if self._feed.options.mode == "dial":
             link = await open_first_link(address.host, settings, self._log)
             try:
@@ -84,7 +97,8 @@ class TengiReceiver:
         positions = {name: at for name, at in resume.source_positions.items() if name not in self._begin_anew}
         landed = landed_schemas(resume.stream_controls, limit=self._feed.options.max_packet)
         self._schemas = landed | self._schemas
-        epoch = new_epoch(self._feed, positions, schemas=self._schemas, rng=self._rng)
+        self._last_landed = landed_positions(resume.source_positions) | self._last_landed
+        epoch = new_epoch(self._feed, positions, schemas=self._schemas, last_landed=self._last_landed, rng=self._rng)
         connected = mark(
             "connected", transport=link.transport.value, peer=link.peer_address, connection_id=str(link.connection_id)
         )
@@ -111,17 +125,18 @@ class TengiReceiver:
 
         While bronze has no room, nobody reads: that time counts neither as the source's silence nor as a late packet.
         """
-        now = asyncio.get_running_loop().time
+        now, paused = asyncio.get_running_loop().time, 0.0
         while not isinstance(event := await link.next_event(), Closed):
             began = now()
             frames = epoch.take(event, began)
             self._is_reading = False
             await sink.land(frames)
             self._is_reading = True
-            paused = now() - began
-            if paused > _TICK:
+            paused += now() - began
+            if paused > _TICK:  # short pauses add up: an answer to a poll has many packets
                 link.discount(paused)
                 epoch.postpone(paused)
+                paused = 0.0
 
     async def _keep_time(self, link: Link, epoch: Epoch, sink: FrameSink) -> None:
         """Send packets and do what is due, for ever. Raises SourceUnavailable if the source is gone.
@@ -179,6 +194,7 @@ def new_epoch(
     positions: Mapping[str, str],
     *,
     schemas: MutableMapping[str, Schema] | None = None,
+    last_landed: MutableMapping[str, Position] | None = None,
     rng: Random | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Epoch:
@@ -186,19 +202,20 @@ def new_epoch(
 
     Args:
         positions: `connectors.frames.Resume.source_positions`.
-        schemas: See `table_feed.TableFeed`.
+        schemas, last_landed: See `table_feed.TableFeed`.
         rng: Randomises the waits after errors.
         clock: Seconds since 1970.
 
     Raises:
         InvalidValue: A position is not tengi's.
     """
-    seen, chance, options = {} if schemas is None else schemas, rng or Random(0), feed.options  # noqa: S311 - spreads waits
+    chance, options = rng or Random(0), feed.options  # noqa: S311 - spreads waits
+    seen, known = {} if schemas is None else schemas, {} if last_landed is None else last_landed
     tables = {}
     for stream in _streams(feed):
         backoff = Backoff(feed.reconnect.first, feed.reconnect.longest, chance)
         position = resumed_position(positions, stream)
-        tables[stream] = TableFeed(stream, position, options, schemas=seen, backoff=backoff)
+        tables[stream] = TableFeed(stream, position, options, schemas=seen, last_landed=known, backoff=backoff)
     return Epoch(tables, ping_interval=options.ping_interval, clock=clock)
 
 

@@ -41,6 +41,8 @@ class TableFeed:
     Args:
         position: Position of the last landed change. None if there is none: a snapshot is asked for.
         schemas: Newest known schema of each stream. Updated.
+        last_landed: Position of the last change that landed of each stream, on any connection, for the lag: it is known
+            while a snapshot is asked for, too. Updated.
         backoff: The waits after errors of the source.
     """
 
@@ -51,10 +53,14 @@ class TableFeed:
         options: TengiOptions,
         *,
         schemas: MutableMapping[str, Schema],
+        last_landed: MutableMapping[str, Position],
         backoff: Backoff,
     ) -> None:
         self._stream, self._options, self._schemas, self._backoff = stream, options, schemas, backoff
         self._order, self._resumed = self._new_order(position), position
+        self._last_landed = last_landed
+        if position is not None:
+            last_landed[stream] = position
         self._schema: Schema | None = None
         self._early: list[tuple[Heading, MessageReceived]] = []
         self._early_bytes, self._is_older = 0, False
@@ -137,14 +143,15 @@ class TableFeed:
         return self._begin_anew(now) if self._is_behind(newest.position) else []
 
     def lag(self, clock: float) -> dict[str, float] | None:
-        """Return the table's lag behind the source's report, by measure.
+        """Return the table's lag behind the source's report, by measure: that of what landed last.
 
-        None before the first report, and while the source's epoch differs from that of the landed position.
+        None before the first report and the first landing, and while the source's epoch differs from that of what
+        landed.
 
         Args:
             clock: Seconds since 1970.
         """
-        position = self._order.position
+        position = self._last_landed.get(self._stream)
         if position is None or not self._newest or self._newest[-1].position.epoch != position.epoch:
             return None
         missing = self._not_landed()
@@ -159,7 +166,7 @@ class TableFeed:
         return lag if since is None else {**lag, "seconds_behind": round(max(0.0, clock - since / 1e6), 1)}
 
     def _not_landed(self) -> list[Newest]:
-        position = self._order.position
+        position = self._last_landed.get(self._stream)
         return [each for each in self._newest if position is None or each.position > position]
 
     def _is_behind(self, newest: Position) -> bool:
@@ -176,6 +183,7 @@ class TableFeed:
         """Ask a source that is behind for a snapshot; return the frames to land. Once on a connection."""
         behind = mark("source behind", stream=self._stream, level="warning", landed=str(self._resumed))
         self._order, self._resumed = self._new_order(None), None
+        self._last_landed.pop(self._stream, None)  # the source is behind it
         return [behind, *self.subscribe(now)]
 
     def _new_order(self, position: Position | None) -> TableOrder[MessageReceived]:
@@ -251,7 +259,9 @@ class TableFeed:
                 case Land(packet, boundary, position):
                     at = None if position is None else str(position)
                     frames.append(Frame(packet.raw, kind, _BOUNDARIES[boundary], self._stream, at))
-                    self.landed, kind = position or self.landed, Kind.DATA
+                    kind = Kind.DATA
+                    if position is not None:
+                        self.landed = self._last_landed[self._stream] = position
                 case Duplicate(packet):
                     self.duplicates += 1
                     frames += self._older_epoch(packet)
@@ -286,6 +296,16 @@ def resumed_position(positions: Mapping[str, str], stream: str) -> Position | No
     """
     found = positions.get(stream, _NO_POSITION)
     return None if found == _NO_POSITION else Position.parse(found)
+
+
+def landed_positions(positions: Mapping[str, str]) -> dict[str, Position]:
+    """Return the last landed positions of the streams that have one."""
+    found: dict[str, Position] = {}
+    for stream in positions:
+        with suppress(WireError):  # bronze may have frames of another connector
+            if (position := resumed_position(positions, stream)) is not None:
+                found[stream] = position
+    return found
 
 
 def landed_schemas(controls: Mapping[str, bytes], *, limit: int) -> dict[str, Schema]:

@@ -8,7 +8,7 @@ from itertools import count
 from random import Random
 from typing import Self
 
-from silverfold.conf.errors import SourceRefused, SourceUnavailable
+from silverfold.conf.errors import RemoteProtocolError, SourceRefused, SourceUnavailable
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.update_queue import LoopSubscription
 from silverfold.connectors.frames import Boundary, ControlFrame, Frame, Kind
@@ -36,7 +36,7 @@ class TengiSourceSubscription(LoopSubscription):
         self._numbers = count(1)
         self._snapshot: list[ReferenceChange] = []
         backoff = Backoff(feed.reconnect.first, feed.reconnect.longest, Random())  # noqa: S311 - spreads waits
-        self._table = TableFeed(self._stream, None, options, schemas={}, backoff=backoff)
+        self._table = TableFeed(self._stream, None, options, schemas={}, last_landed={}, backoff=backoff)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ class TengiSourceSubscription(LoopSubscription):
         return super().__enter__()
 
     async def _subscribe(self) -> None:
-        link = await open_first_link(parse_address(self._feed.address).host, link_settings(self._feed))
+        link = await self._open()
         try:
             self._take_frames(self._table.subscribe(self._loop.time()))
             await self._learn_keys(link)
@@ -64,6 +64,13 @@ class TengiSourceSubscription(LoopSubscription):
                 await self._step(link)
         finally:
             await link.abort()
+
+    async def _open(self) -> Link:
+        """Connect. A peer that answers with no handshake concerns no table: it may be a proxy without its source."""
+        try:
+            return await open_first_link(parse_address(self._feed.address).host, link_settings(self._feed))
+        except RemoteProtocolError as error:
+            raise SourceUnavailable(str(error)) from error
 
     async def _learn_keys(self, link: Link) -> None:
         """Take events until the schema arrives."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
 from silverfold.conf.errors import ConfigError
-from silverfold.connectors.common.transport import client_context, server_context
+from silverfold.connectors.common.transport import client_context, server_context, usable_file
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
 from silverfold.connectors.tengi.protocol.limits import MAX_ANSWER, MAX_PACKET
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN, Marshaller, TypeRegistry
@@ -100,8 +100,8 @@ class Tls:
 
 
 def _unusable(key: str, path: Path | str | None, error: OSError) -> ConfigError:
-    allowed = f"a PEM file that can be used: {error.strerror or error}"
-    return ConfigError(file=_FILE, key=key, found=None if path is None else str(path), allowed=allowed)
+    found = None if path is None else str(path)
+    return ConfigError(file=_FILE, key=key, found=found, allowed=usable_file(error))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import TypeVar
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable, WireError
+from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceUnavailable, WireError
 from silverfold.connectors.common.transport import Address, Connection, connect
 from silverfold.connectors.tengi.protocol.connection import ClientConnection
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
@@ -26,19 +26,21 @@ async def open_first_link(host: str, settings: Configuration, log: FilteringBoun
     """Return a link over the first transport that connects, in the order of the settings.
 
     Raises:
-        SourceUnavailable: No transport connects; the message has the reason of each.
+        SourceUnavailable: No transport connects. Of several, the message has the reason of each.
         UntrustedSource: The certificate is not trusted; no other transport is tried.
-        Exception: As `open_link`, if there is a single transport.
+        WireError: Our handshake cannot be written, or is too large for every transport.
+        RemoteProtocolError: As `open_link`, if there is a single transport.
     """
-    reasons = []
+    errors: list[SilverfoldError] = []
     for transport, port in settings.transports.items():
         try:
             return await open_link(Address(host, port), transport, settings, log)
         except (SourceUnavailable, RemoteProtocolError, WireError) as error:  # WireError: too large for this transport
-            if len(settings.transports) == 1:
-                raise
-            reasons.append(f"{transport}: {error}")
-    raise SourceUnavailable("; ".join(reasons))
+            errors.append(error)
+    if len(errors) == 1 or (errors and all(isinstance(each, WireError) for each in errors)):
+        raise errors[-1]
+    reasons = zip(settings.transports, errors, strict=True)
+    raise SourceUnavailable("; ".join(f"{transport}: {error}" for transport, error in reasons))
 
 
 async def open_link(
@@ -84,7 +86,10 @@ async def open_link(
 
 
 async def _answered(opening: Awaitable[_T], address: Address, seconds: float) -> _T:
-    """Await the answer to a handshake. What cannot be read as one is the peer's fault: it may be a proxy's."""
+    """Await the answer to a handshake. What cannot be read as one is the peer's fault: it may be a proxy's.
+
+    Errors name the address: it is what a mark and a message can tell of a peer that has no connection.
+    """
     try:
         async with asyncio.timeout(seconds):
             return await opening
@@ -93,6 +98,10 @@ async def _answered(opening: Awaitable[_T], address: Address, seconds: float) ->
     except WireError as error:
         detail = f"{address} answers with something else than a handshake of tengi: {error}"
         raise RemoteProtocolError(detail, reason="no_handshake") from error
+    except RemoteProtocolError as error:
+        if str(address) in error.detail:
+            raise
+        raise RemoteProtocolError(f"{address}: {error.detail}", reason=error.reason) from error
 
 
 async def _open_stream(

@@ -21,9 +21,9 @@ from typing import Any, Final, TypeAlias
 
 from structlog.typing import FilteringBoundLogger
 
-from silverfold.conf.errors import RemoteProtocolError, SilverfoldError
+from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceUnavailable
 from silverfold.connectors.common.server_thread import listen
-from silverfold.connectors.common.transport import Connection
+from silverfold.connectors.common.transport import Address, Connection
 from silverfold.connectors.tengi.protocol.connection import ServerConnection
 from silverfold.connectors.tengi.protocol.events import HandshakeReceived, Peer, Transport
 from silverfold.connectors.tengi.protocol.heads import MAGIC
@@ -49,16 +49,14 @@ _ACCEPT_AGAIN: Final = 0.5
 
 
 class _Socket(Connection):
-    """An accepted connection."""
+    """An accepted connection of a peer."""
 
-    def __init__(self, accepted: Callable[[_Socket], None], silent_after: float | None) -> None:
+    def __init__(self, peer: Address, accepted: Callable[[_Socket], None], silent_after: float | None) -> None:
         super().__init__(silent_after)
-        self._accepted = accepted
+        self.peer, self._accepted = str(peer), accepted
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        peer = transport.get_extra_info("peername")
-        self.peer = f"{peer[0]}:{peer[1]}" if peer else "unknown"
         self._accepted(self)
 
 
@@ -123,7 +121,7 @@ class Listening:
 
         def accept() -> None:
             try:
-                accepted, _ = listening.accept()
+                accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:  # too many files are open
@@ -135,7 +133,7 @@ class Listening:
                 accepted.close()
                 return
             accepted.setblocking(False)
-            task = self._spawn(self._connect(accepted, transports, tls))
+            task = self._spawn(self._connect(accepted, Address(*address[:2]), transports, tls))
             task.add_done_callback(lambda done: accepted.close() if done.cancelled() else None)
 
         def resume() -> None:
@@ -145,12 +143,12 @@ class Listening:
         resume()
 
     async def _connect(
-        self, accepted: socket.socket, transports: frozenset[Transport], tls: ssl.SSLContext | None
+        self, accepted: socket.socket, peer: Address, transports: frozenset[Transport], tls: ssl.SSLContext | None
     ) -> None:
         """Make a connection of a socket, after the handshake of TLS, if any."""
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: _Socket(lambda connection: self._accept(connection, transports), self._settings.dead_after),
+                lambda: _Socket(peer, lambda socket: self._accept(socket, transports), self._settings.dead_after),
                 accepted,
                 ssl=tls,
                 ssl_handshake_timeout=self._settings.handshake_timeout if tls else None,
@@ -269,14 +267,15 @@ class Listening:
                 if await grant_upgrade(socket, head, timeout=self._settings.close_timeout):
                     await self._serve_stream(socket, Transport.WEBSOCKET, reader.take(reader.held))
                 return
-            limit = _MAX_JAVA_BODY if self._settings.peer is Peer.JAVA else self._settings.max_packet
+            is_java = self._settings.peer is Peer.JAVA
+            limit = _MAX_JAVA_BODY if is_java else max(self._settings.max_packet, MAX_HANDSHAKE)
             status = request_error(head, max_body=limit) if Transport.HTTP in transports else HTTPStatus.FORBIDDEN
             if status is None:
                 status = await self._serve_request(socket, reader, head.content_length or 0)
             if status is None:
                 return
             is_taken = status is HTTPStatus.NO_CONTENT
-            if is_taken and self._settings.peer is Peer.JAVA:
+            if is_taken and is_java:
                 return
             await socket.send(encode_answer(status, closes=head.closes or not is_taken))
             if head.closes or not is_taken:
@@ -316,8 +315,12 @@ class Listening:
         link.handshake = event.values
         self._polling[link.connection_id] = link
         self._links.add(link)  # before anything is awaited: the next handshake counts it
-        self._spawn(self._run(link))
         await socket.send(encode_answer(HTTPStatus.OK, answer))
+        if socket.is_closing:  # nobody knows the connection: it would keep others out until it counts as silent
+            await link.abort()
+            self._links.discard(link)
+            raise SourceUnavailable("it was gone before the answer to its handshake")
+        self._spawn(self._run(link))
         await socket.finish(self._settings.close_timeout)
 
     def _forget(self, link: ServerPollingLink) -> None:

@@ -18,6 +18,8 @@ CHANNEL: Final = "/channel"
 """Path of long polling."""
 SOCKET: Final = "/wss"
 """Path of WebSocket."""
+_DIGITS: Final = 15
+"""Most digits of a length: Python refuses to read thousands."""
 
 
 class Head(NamedTuple):
@@ -42,8 +44,10 @@ class Head(NamedTuple):
             raise _bad("a transfer encoding")
         if text is None:
             return None
-        if not (text.isascii() and text.isdigit() and len(text) <= 15):
-            raise _bad("no length")
+        if not (text.isascii() and text.isdigit()):
+            raise _bad("a length that is no number")
+        if len(text) > _DIGITS:
+            raise _bad(f"a length of more than {_DIGITS} digits")
         return int(text)
 
     @property

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import struct
 
 import pytest
 
@@ -253,3 +254,19 @@ def test_keep_alive_is_on_and_small_writes_are_not_delayed():
     keep_alive, no_delay = asyncio.run(run())
     assert keep_alive
     assert no_delay
+
+
+def test_what_the_system_refuses_to_send_is_not_sent_before_the_end_is_noticed():
+    async def run():
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            connection = await connect(Address(*listening.getsockname()), timeout=10)
+            peer, _ = listening.accept()
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it resets
+            peer.close()
+            await connection.send(b"x")
+            assert not connection.is_closed
+            assert connection.is_closing
+            assert not await connection.end_writing(10)
+            await connection.close()
+
+    asyncio.run(run())

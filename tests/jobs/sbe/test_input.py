@@ -10,7 +10,7 @@ import typer
 
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.wire.framing.framings import FRAMINGS
-from silverfold.jobs.sbe.input import framed_messages, opened
+from silverfold.jobs.sbe.input import Message, framed_messages, opened
 from tests.support.sbe.basics import frame, message_of
 
 SCHEMA = message_of('<field name="a" id="1" type="uint8"/>')
@@ -26,16 +26,17 @@ def test_a_frame_of_another_encoding_is_an_error_in_its_place_and_the_next_messa
 
     first, other, last = framed_messages(SCHEMA, FRAMINGS["sofh"], chunks)
 
-    assert (first, last) == (MESSAGE, MESSAGE)
-    assert isinstance(other, InvalidValue)
-    assert str(other) == "encoding-type at byte 15: encoding 0xf000, that of the schema's byte order is 0xeb50"
+    assert (first, last) == (Message(MESSAGE, 6), Message(MESSAGE, 30))
+    assert isinstance(other.body, InvalidValue)
+    assert (other.body.offset, other.at) == (15, 0)
+    assert str(other.body) == "encoding-type at byte 15: encoding 0xf000, that of the schema's byte order is 0xeb50"
 
 
 def test_the_error_that_ends_a_stream_says_that_the_rest_is_not_read():
     first, error = framed_messages(SCHEMA, FRAMINGS["sofh"], [FRAME + bytes.fromhex("00000005 f000") + FRAME])
 
-    assert first == MESSAGE
-    assert str(error) == (
+    assert (first, error.at) == (Message(MESSAGE, 6), 0)
+    assert str(error.body) == (
         "short-frame at byte 15: a frame of 5 bytes is announced, its headers alone have 6 "
         "(encoding 0xf000, that of the schema's byte order is 0xeb50); the rest is not read"
     )

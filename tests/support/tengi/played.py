@@ -30,11 +30,13 @@ class Played:
         seq: int | dict[str, str] | None = None,
         schemas: dict[str, Schema] | None = None,
         clock: Callable[[], float] = time.time,
+        last_landed: dict[str, Position] | None = None,
         **options: Any,
     ) -> None:
         feed = replace(feed_of(), options=TengiOptions(transport="tcp", **options))
         positions = {"orders": str(Position(EPOCH, seq))} if isinstance(seq, int) else seq or {}
-        self.epoch: Epoch = new_epoch(feed, positions, schemas={} if schemas is None else schemas, clock=clock)
+        seen = {} if schemas is None else schemas
+        self.epoch: Epoch = new_epoch(feed, positions, schemas=seen, last_landed=last_landed, clock=clock)
         self.now = 0.0
         self.frames: list[Frame] = self.epoch.begin(self.now)
         self.asked: list[Any] = self.epoch.requests()

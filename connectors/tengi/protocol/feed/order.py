@@ -111,6 +111,9 @@ class TableOrder(Generic[T]):
         self._over: list[Identifier] = []
         self._missed = False
         self._gaps = 0
+        self._abandoned_at: Position | None = None
+        """The position that `abandon_snapshot` took. One older snapshot is a duplicate: it may come late, and be none
+        that was asked for. A second one is taken, for the source may have none that is newer."""
 
     @property
     def held(self) -> int:
@@ -156,6 +159,10 @@ class TableOrder(Generic[T]):
             newest = max((each for each in (self.position, snapshot and snapshot.position) if each), default=None)
             if id in self._over or (newest is not None and position < newest):
                 return [Duplicate(item)]
+            if self._abandoned_at is not None and position < self._abandoned_at:
+                self._abandoned_at = None
+                self._end_of(id)
+                return [Duplicate(item)]
             self._end_snapshot()
             snapshot = self._snapshot = _SnapshotParts(position, id)
             self.deadline = None
@@ -181,13 +188,17 @@ class TableOrder(Generic[T]):
         """
         if self._snapshot is not None:
             self._end_snapshot()
+            self._abandoned_at = self.position or self._abandoned_at
             self.position = None
             self._restart_timer(now)
 
     def _end_snapshot(self) -> None:
         if self._snapshot is not None:
-            self._over = [*self._over, self._snapshot.id][-_REMEMBERED:]
+            self._end_of(self._snapshot.id)
             self._snapshot = None
+
+    def _end_of(self, id: Identifier) -> None:
+        self._over = [*self._over, id][-_REMEMBERED:]
 
     def elapsed(self, now: float) -> list[Action[T]]:
         """Return the actions due at a time. Safe to call at any time. Raises RemoteProtocolError as `change`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from silverfold.conf.errors import (
     WireError,
 )
 from silverfold.connectors.deephaven.client.client import TableClient
+from silverfold.connectors.deephaven.client.listener import Listener
 from silverfold.connectors.deephaven.client.table_listener import TableListener
 from silverfold.connectors.deephaven.protocol import control
 from silverfold.connectors.deephaven.protocol.frames import frame
@@ -365,6 +367,24 @@ def test_a_server_that_breaks_the_protocol_ends_the_connection_with_a_named_erro
     assert isinstance(found, error)
     assert text in str(found)
     assert listener.rows(7) == {}
+
+
+def test_a_request_of_a_listener_that_learns_of_the_end_fails_at_once_with_the_end() -> None:
+    reasons = queue.SimpleQueue[str]()
+
+    class Asking(Listener):
+        def on_connection_error(self, error: SilverfoldError) -> None:
+            with pytest.raises(SourceUnavailable) as raised:
+                clients.get().subscribe(1, SNAPSHOT, "Quotes")
+            reasons.put(str(raised.value))
+
+    clients = queue.SimpleQueue[TableClient]()
+    with (
+        peer(lambda connection: connection.sendall(b"\xff" * 64)) as port,
+        TableClient("127.0.0.1", port, Asking(), timeout=0.5) as client,
+    ):
+        clients.put(client)
+        assert reasons.get(timeout=20) == "the connection is over"
 
 
 def test_whole_updates_before_the_break_stay() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from pathlib import Path
 from typing import Any
 
@@ -306,6 +307,13 @@ def test_a_certificate_file_that_cannot_be_used_is_named(tmp_path: Path, name: s
     (tmp_path / "garbage.pem").write_text("garbage")
     with pytest.raises(ConfigError, match=match):
         asyncio.run(connect("hstreams://127.0.0.1:1", tls={"root_certificate": str(tmp_path / name)}))
+
+
+def test_a_file_that_goes_between_two_reads_of_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ca.pem").touch()
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda _context, file: Path(file).unlink())
+    with pytest.raises(ConfigError, match=r"root_certificate.*a PEM file that can be used: .*ca\.pem: No such file"):
+        asyncio.run(connect("hstreams://127.0.0.1:1", tls={"root_certificate": str(tmp_path / "ca.pem")}))
 
 
 def test_a_client_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:

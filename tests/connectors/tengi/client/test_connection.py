@@ -308,3 +308,22 @@ def test_who_does_not_read_is_not_read_ahead_for_without_bound(transport: str) -
             released.set()
 
     run(work())
+
+
+@each_transport
+def test_a_handshake_may_be_longer_than_the_packets_of_either_side(transport: str) -> None:
+    asked = list[Any]()
+
+    def answer(_connection_id: Identifier, request: Handshake) -> Handshake:
+        asked.append(request.get_value("token"))
+        return Handshake({"answer": "x" * 5_000})
+
+    async def work() -> Any:
+        async with (
+            serving(echo, max_packet=1024, handshake_handler=answer) as server,
+            connected(server, transport, max_packet=1024, handshake={"token": "x" * 5_000}) as connection,
+        ):
+            return (await connection.request("there")).body
+
+    assert run(work()) == "there"
+    assert asked == ["x" * 5_000]

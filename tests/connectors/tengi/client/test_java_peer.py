@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from silverfold.conf.errors import OversizedMessage, SilverfoldError, TruncatedMessage
+from silverfold.conf.errors import OversizedMessage, SilverfoldError, SourceUnavailable, TruncatedMessage
 from silverfold.connectors.common.transport import Address
 from silverfold.connectors.tengi.client import Connection
 from silverfold.connectors.tengi.protocol import Message
@@ -70,6 +70,20 @@ def test_a_handshake_that_java_would_not_take_over_tcp_goes_over_the_next_transp
             return link.transport
 
     assert run(work()) is Transport.HTTP
+
+
+@pytest.mark.parametrize("transports", [("tcp",), ("tcp", "websocket", "http")])
+def test_a_handshake_that_fits_no_transport_is_our_mistake_however_many_there_are(transports: tuple[str, ...]) -> None:
+    settings = ConfigurationBuilder().add_transport(*transports, port=1).set(handshake={"token": "t" * 70_000}).build()
+    with pytest.raises(OversizedMessage):
+        run(open_first_link("127.0.0.1", settings))
+
+
+def test_a_handshake_that_fits_some_transport_may_be_tried_again() -> None:
+    builder = ConfigurationBuilder().add_transport("tcp", "http", port=1)
+    settings = builder.set(peer=Peer.JAVA, handshake={"token": "t" * 500}).build()
+    with pytest.raises(SourceUnavailable, match=r"tcp: too_large: .*; http: 127"):
+        run(open_first_link("127.0.0.1", settings))
 
 
 def test_a_server_of_java_clients_answers_polls_of_a_megabyte_at_most() -> None:

@@ -63,7 +63,8 @@ def test_a_feed_needs_a_transport() -> None:
         ({"tls": True, "mode": "listen"}, "tls_certificate with tls"),
         ({"tls": True, "tls_certificate": "c.pem"}, 'with mode = "listen"'),
         ({"tls": True, "tls_ca": "c.pem", "tls_certificate": "c.pem", "mode": "listen"}, 'with mode = "dial"'),
-        ({"ping_interval": 60}, "dead_after longer than ping_interval"),
+        ({"ping_interval": 45}, "dead_after longer than ping_interval"),
+        ({"ping_interval": 46, "dead_after": 300}, "less than or equal to 45"),
         ({"reorder_packets": 0}, "greater than or equal to 1"),
         ({"max_packet": 1}, "greater than or equal to 1024"),
         ({"reorderwait": 1}, "did you mean reorder_wait"),
@@ -116,6 +117,42 @@ def test_a_handshake_has_secrets_and_a_receiver_that_listens_demands_them() -> N
     assert handler(connection, Handshake({"token": "x"})) is None
     assert handler(connection, Handshake({"token": 1})) is None
     assert handler(connection, Handshake()) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "detail"),
+    [
+        ({}, "over tcp: a handshake of 70063 bytes, 65536 are allowed"),
+        ({"mode": "listen", "transport": "http"}, "over http: a handshake of 70063 bytes"),
+        ({"peer": "java", "transport": "websocket"}, "over websocket to Java: a handshake of 70063 bytes"),
+    ],
+)
+def test_a_handshake_that_does_not_fit_its_transport_is_a_mistake_and_is_not_repeated(
+    given: dict[str, Any], detail: str
+) -> None:
+    found = problem(handshake={"token": "x" * 70_000}, **given)
+    assert detail in found
+    assert "options.handshake: found a value that is not shown" in found
+
+
+def test_java_takes_400_bytes_over_tcp_alone() -> None:
+    token = {"token": "x" * 500}
+    assert "over tcp to Java: a packet of 560 bytes, 400 are allowed" in problem(handshake=token, peer="java")
+    assert opened(handshake=token, peer="java", transport="http").options.handshake == token
+    assert opened(handshake=token, peer="java", mode="listen").options.handshake == token
+    assert opened(handshake=token, max_packet=1024).options.handshake == token
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [("x" * 70_000, "what fits a handshake"), ("", "token: found 'an empty")],
+    ids=["too long", "empty"],
+)
+def test_a_secret_of_a_handshake_is_looked_at_when_it_is_read(text: str, found: str) -> None:
+    for mode in ({"tls_verify": False}, {"mode": "listen", "tls_certificate": "server.pem"}):
+        shop = opened(tls=True, handshake={"token": {"env": "TOKEN"}}, **mode)
+        with pytest.raises(ConfigError, match=f"feeds/shop.toml: options.handshake.*{found}"):
+            link_settings(shop, {"TOKEN": text})
 
 
 def test_a_file_of_tls_that_cannot_be_used_is_named_by_its_setting() -> None:

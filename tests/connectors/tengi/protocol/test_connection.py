@@ -311,3 +311,19 @@ def test_a_handshake_has_64_kib_on_either_side_and_any_transport() -> None:
         event = server.next_event()
         assert isinstance(event, BadFrame)
         assert isinstance(event.error, OversizedMessage)
+
+
+@pytest.mark.parametrize("transport", Transport)
+def test_a_handshake_may_be_longer_than_a_packet(transport: Transport) -> None:
+    client_side, server_side = (kind(transport, max_packet=1024) for kind in (ClientConnection, ServerConnection))
+    server_side.receive(client_side.send_handshake({"token": "x" * 5_000}))
+    assert isinstance(server_side.next_event(), HandshakeReceived)
+    client_side.receive(server_side.accept(ID, {"answer": "x" * 5_000}))
+    assert isinstance(client_side.next_event(), HandshakeReceived)
+    for side in (client_side, server_side):
+        with pytest.raises(OversizedMessage):
+            side.send_message(Message(OTHER, "x" * 1_024))
+        side.receive(b"\1\xff\x9b" + ID + written(Message(OTHER, "x" * 1_024)))
+        event = side.next_event()
+        assert isinstance(event, BadFrame)
+        assert isinstance(event.error, OversizedMessage)

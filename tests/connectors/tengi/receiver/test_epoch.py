@@ -283,6 +283,24 @@ def test_no_lag_is_reported_before_the_source_has_told_its_place_and_none_in_sec
     assert played.progress[1:] == [{}]
 
 
+def behind(played: Played) -> list[float]:
+    return [each["table orders"]["updates_behind"] for each in played.progress]
+
+
+def test_while_a_snapshot_is_asked_for_the_lag_is_that_of_what_landed_last_on_later_connections_too() -> None:
+    given_up, wider, landed = Played(1, snapshot_wait=30), Played(1), dict[str, Position]()
+    given_up.take(schema(), *changes(2), pong(5), snapshot(5, [ONE], last=False), pong(6))
+    given_up.wait(30)
+    given_up.take(pong(9))
+    assert behind(given_up) == [3, 4, 7]
+    wider.take(schema(), *changes(2), pong(5), WIDER, pong(9))
+    assert behind(wider) == [3, 7]
+    Played(1, last_landed=landed).take(schema(), *changes(2, 3))
+    again = Played(last_landed=landed)
+    again.take(schema(), pong(9))
+    assert behind(again) == [6]
+
+
 def test_a_flood_of_pings_is_answered_up_to_a_bound() -> None:
     played = Played(1)
     event = MessageReceived(CONNECTION, MESSAGE, frame_of(Ping(9).to_packet()), BODY_AT, BUILT_IN)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,6 +14,11 @@ from silverfold.connectors.common.transport import Address
 from silverfold.connectors.frames import Kind, Resume
 from silverfold.connectors.tengi.connector import CONNECTOR
 from silverfold.connectors.tengi.options import TengiOptions
+from silverfold.connectors.tengi.protocol import Packet
+from silverfold.connectors.tengi.protocol.events import Closed, MessageReceived, Transport
+from silverfold.connectors.tengi.protocol.feed.packets import Newest, Pong, Position
+from silverfold.connectors.tengi.protocol.registry import BUILT_IN
+from silverfold.connectors.tengi.receiver.receiver import TengiReceiver
 from silverfold.connectors.tengi.server.feed.faults import FeedFaults
 from silverfold.connectors.tengi.server.feed.server import FeedServer
 from silverfold.connectors.tengi.server.feed.source import FeedSource
@@ -21,7 +27,8 @@ from silverfold.connectors.tengi.transports.configuration import ConfigurationBu
 from tests.support.certificates import AUTHORITY, trusted_file
 from tests.support.epochs import in_background
 from tests.support.memory import MemorySink
-from tests.support.tengi.landed import feed_of
+from tests.support.tengi.landed import COLUMNS, CONNECTION, EPOCH, MESSAGE, feed_of, frame_of, schema
+from tests.support.tengi.played import BODY_AT
 from tests.support.tengi.receiving import (
     QUICK,
     change_of,
@@ -38,6 +45,22 @@ from tests.support.tengi.receiving import (
 )
 
 TRANSPORTS = ("tcp", "websocket", "http")
+
+
+class PlayedLink:
+    """A link that brings packets, and ends."""
+
+    transport, peer_address, connection_id = Transport.TCP, "127.0.0.1:1", CONNECTION
+
+    def __init__(self, *packets: Packet) -> None:
+        self.events = [MessageReceived(CONNECTION, MESSAGE, frame_of(each), BODY_AT, BUILT_IN) for each in packets]
+
+    async def next_event(self) -> MessageReceived | Closed:
+        return self.events.pop(0) if self.events else Closed("")
+
+    async def send(self, _message: object) -> None: ...
+
+    def check_alive(self, _silence: float) -> None: ...
 
 
 def source_rows(table: Any) -> list[dict[str, Any]]:
@@ -246,3 +269,27 @@ def test_in_listen_mode_a_source_connects(transport: str, tmp_path: Path, *, enc
         assert folded(shop, sink.frames) == source_rows(table)
 
     asyncio.run(run())
+
+
+def test_a_lag_is_shown_on_each_connection_while_a_snapshot_is_asked_for() -> None:
+    receiver, sink = TengiReceiver(feed_of(), rng=Random(1), environ={}), MemorySink()
+    wider = schema({**COLUMNS, "note": "string"})
+    report = Pong(1, {"orders": Newest(Position(EPOCH, 9), None)}).to_packet()
+
+    async def run() -> None:
+        begins = {"orders": str(Position(EPOCH, 4))}
+        resume = Resume(1, begins, stream_controls={"orders": frame_of(schema())})
+        await receiver._serve(PlayedLink(wider, report), sink, resume)
+        assert landed_positions(sink.frames) == {"orders": "none"}
+        for epoch in (2, 3):
+            await receiver._serve(PlayedLink(wider, report), sink, Resume(epoch, landed_positions(sink.frames)))
+
+    asyncio.run(run())
+    assert [each["table orders"]["updates_behind"] for each in progress(sink)] == [5, 5, 5]
+
+
+def test_what_another_connector_landed_is_no_position_and_costs_nothing() -> None:
+    shop = replace(feed_of(), options=TengiOptions(transport="tcp", snapshot_at_start=True))
+    receiver, sink = TengiReceiver(shop, rng=Random(1), environ={}), MemorySink()
+    asyncio.run(receiver._serve(PlayedLink(schema()), sink, Resume(1, {"orders": "17", "others": "x"})))
+    assert [frame.kind for frame in sink.frames].count(Kind.CONTROL) == 1

@@ -15,10 +15,10 @@ from silverfold.connectors.frames import Frame, Resume
 from silverfold.connectors.tengi.connector import CONNECTOR
 from silverfold.connectors.tengi.options import TengiOptions
 from silverfold.connectors.tengi.protocol.connection import ServerConnection
-from silverfold.connectors.tengi.protocol.events import BadFrame, Transport
+from silverfold.connectors.tengi.protocol.events import BadFrame, Closed, Transport
 from silverfold.connectors.tengi.protocol.feed.packets import Ping
 from silverfold.connectors.tengi.protocol.values import Identifier
-from silverfold.connectors.tengi.receiver.receiver import TengiReceiver
+from silverfold.connectors.tengi.receiver.receiver import _TICK, TengiReceiver, new_epoch
 from silverfold.connectors.tengi.server.feed.server import FeedServer
 from silverfold.connectors.tengi.server.feed.source import FeedSource
 from silverfold.connectors.tengi.transports.configuration import ConfigurationBuilder
@@ -200,6 +200,24 @@ def test_a_source_is_not_silent_while_bronze_has_no_room() -> None:
         assert link.discounted > 0
 
     asyncio.run(run())
+
+
+def test_short_waits_for_room_add_up() -> None:
+    class Link(SilentLink):
+        async def next_event(self) -> BadFrame | Closed:
+            return await super().next_event() if self.bad_frames else Closed("")
+
+    class Sink(MemorySink):
+        async def land(self, frames: Sequence[Frame]) -> None:
+            await asyncio.sleep(_TICK / 4)
+
+    async def run() -> float:
+        link = Link(20)
+        epoch = new_epoch(feed_of(), {})
+        await TengiReceiver(feed_of(), rng=Random(1), environ={})._read(link, epoch, Sink())
+        return link.discounted
+
+    assert asyncio.run(run()) >= 4 * _TICK
 
 
 def test_an_epoch_that_was_stopped_without_room_leaves_the_next_one_its_look_at_the_source() -> None:

@@ -12,6 +12,8 @@ from silverfold.connectors.tengi.connector import CONNECTOR
 from silverfold.connectors.tengi.options import TengiOptions
 from silverfold.connectors.tengi.server.feed.tables import RowChanges
 from silverfold.connectors.verification import ReferenceUpdate, SourceSubscription
+from tests.support.peers import peer
+from tests.support.tengi.landed import feed_of
 from tests.support.tengi.receiving import feed, orders, rows, serving
 
 
@@ -65,3 +67,14 @@ def test_nobody_there_is_unavailable_and_a_source_that_connects_cannot_be_asked(
     listening = replace(shop, options=TengiOptions(transport="tcp", mode="listen"))
     with pytest.raises(SourceRefused, match="listen"), CONNECTOR.subscribe(listening, "orders"):
         pass
+
+
+@pytest.mark.parametrize("answer", [b"\1\xff\x9b" + bytes(17), b"HTTP/1.1 503 x\r\n\r\n"], ids=["half", "a proxy's"])
+def test_an_answer_that_is_no_handshake_concerns_no_table(answer: bytes) -> None:
+    with peer(lambda connection: connection.recv(100) and connection.sendall(answer)) as port:
+        shop = feed_of(f"tengi://127.0.0.1:{port}")
+        with (
+            pytest.raises(SourceUnavailable, match="something else than a handshake"),
+            CONNECTOR.subscribe(shop, "orders"),
+        ):
+            pass

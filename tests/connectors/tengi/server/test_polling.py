@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import struct
 
 import pytest
+from structlog.testing import capture_logs
 
 from silverfold.connectors.tengi.protocol import Message, Packet, PollingResponse
 from silverfold.connectors.tengi.protocol.decoder import Decoder
@@ -283,6 +285,24 @@ def test_a_bad_packet_costs_a_request_and_the_listener_learns_of_it() -> None:
 
     run(work())
     assert recorder.events[:3] == ["connected", "exception", "message"]
+
+
+def test_a_peer_that_shook_hands_and_is_gone_keeps_nobody_out() -> None:
+    served = Served()
+
+    async def work() -> None:
+        async with serving(served, "http", max_connections=1) as server:
+            with socket.create_connection(("127.0.0.1", port_of(server))) as ghost:
+                ghost.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # it resets
+                ghost.sendall(java_post(HANDSHAKE))
+            with capture_logs() as logs:
+                while not any(each["event"] == "client_dropped" for each in logs):
+                    await asyncio.sleep(0.01)
+            assert "unknown" not in {each.get("client") for each in logs}
+            assert await exchange(port_of(server), java_post(HANDSHAKE))
+            assert served.connections.qsize() == 1
+
+    run(work())
 
 
 def test_of_two_handshakes_that_come_at_once_one_is_the_last_that_fits() -> None:

@@ -17,6 +17,7 @@ from silverfold.connectors.tengi.transports.link import Link
 from tests.support.peers import serving
 from tests.support.tengi.pairs import run
 from tests.support.tengi.polled_server import NOTHING, RESPONSE, PolledServer
+from tests.support.tengi.raw_peer import packet_of
 
 
 async def linked(address: Address) -> Link:
@@ -77,6 +78,35 @@ def test_what_is_no_answer_to_a_poll_is_read_once_and_ends_the_connection() -> N
 
     run(work())
     assert len(server.times) == 1
+
+
+@pytest.mark.parametrize(
+    ("transport", "answer", "error"),
+    [
+        ("websocket", b"HTTP/1.1 503 x\r\n\r\n", "no_upgrade: {}: status 503"),
+        ("websocket", b"HTTP/1.1 101 x\r\nupgrade: websocket\r\n\r\n", "no_upgrade: {}: the upgrade answers another"),
+        ("http", b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000000000\r\n\r\n", "bad_http: {}: .*more than 15 digits"),
+        ("http", b"HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n", "bad_http: {}: a length that is no number"),
+        ("tcp", packet_of(bytes(16), "x"), "no_handshake: {}: a message"),
+    ],
+)
+def test_what_is_wrong_with_an_answer_to_a_handshake_is_told_with_the_address(
+    transport: str, answer: bytes, error: str
+) -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(answer)
+        writer.write_eof()
+        await reader.read()
+
+    async def work() -> None:
+        async with serving(greet) as address:
+            settings = ConfigurationBuilder().add_transport(transport).build()
+            with pytest.raises(RemoteProtocolError, match=error.format(address)) as raised:
+                await open_link(address, Transport(transport), settings)
+            assert str(raised.value).count(str(address)) == 1
+
+    run(work())
 
 
 def test_an_error_of_http_names_who_answers_and_what_it_means() -> None:

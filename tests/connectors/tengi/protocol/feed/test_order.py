@@ -94,6 +94,25 @@ def test_changes_behind_a_snapshot_that_was_abandoned_are_held_until_another_one
     assert part(table, 0, last=True, seq=5, id=OTHER) == [Land("p0", "whole", at(5)), land(6), land(7)]
 
 
+def test_a_late_snapshot_that_is_older_than_what_landed_does_not_take_the_place_of_an_abandoned_one() -> None:
+    table = order()
+    part(table, 0, seq=9)
+    table.abandon_snapshot(0.0)
+    late, other = Identifier(b"l" * 16), Identifier(b"o" * 16)
+    assert [part(table, number, seq=4, id=late, last=number == 1) for number in (0, 1)] == [
+        [Duplicate("p0")],
+        [Duplicate("p1")],
+    ]
+    assert part(table, 0, seq=4, id=other, last=True) == [Land("p0", "whole", at(4))]  # the source has none newer
+
+
+def test_a_snapshot_of_what_landed_takes_the_place_of_an_abandoned_one() -> None:
+    table = order()
+    part(table, 0, seq=9)
+    table.abandon_snapshot(0.0)
+    assert part(table, 0, seq=5, id=OTHER, last=True) == [Land("p0", "whole", at(5))]
+
+
 def test_without_a_snapshot_under_way_there_is_none_to_abandon() -> None:
     table = order(max_held=1)
     change(table, 7)
