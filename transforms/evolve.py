@@ -190,7 +190,7 @@ def _new_fields(have: T.DataType, want: T.DataType, path: tuple[str, ...]) -> li
     if isinstance(have, T.ArrayType) and isinstance(want, T.ArrayType):
         return _new_fields(have.elementType, want.elementType, (*path, "element"))
     if not isinstance(have, T.StructType) or not isinstance(want, T.StructType):
-        return [] if have == want else None
+        return [] if have.simpleString() == want.simpleString() else None  # Delta stores all as nullable
     if [name for name in want.names if name in have.names] != have.names:
         return None
     found: list[Inside] = []

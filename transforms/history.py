@@ -264,7 +264,7 @@ def _after_snapshot(
     key, row = struct_type(listed, "key"), struct_type(listed, "row")
     before = current.select(as_struct(key).alias("key"), as_struct(row).alias("old"))
     both = snapshot.join(before, "key", "full_outer")
-    ours, theirs = (F.col(name) if has_order(row) else comparable(row, name) for name in ("row", "old"))
+    ours, theirs = (F.col(name) if has_order(row) else comparable(row, name, zeros=False) for name in ("row", "old"))
     same = F.col("row").isNotNull() & F.col("old").isNotNull() & ours.eqNullSafe(theirs)
     differing = both.where(~same).select(
         _line(F.lit(None), F.col("key")).alias("line"),

@@ -175,6 +175,7 @@ def append(rows: DataFrame, path: str, *, recorded: Recorded) -> None:
     For a log of changes, and for the first rows of a table: a failure leaves no table, and no reader sees it empty.
     The same commit adds columns that the table lacks; call `allow_columns` first.
     """
+    _prepare_feed(rows, path)
     with named_errors(recorded.app_id), _recording(rows.sparkSession, recorded):
         _append(rows, path, mergeSchema="true")
 
@@ -198,6 +199,7 @@ def overwrite(rows: DataFrame, path: str, *, recorded: Recorded | None = None, m
         if recorded is not None:
             recording.enter_context(named_errors(recorded.app_id))
         allow_columns(rows.sparkSession, path, rows.schema)
+        _prepare_feed(rows, path)
         if recorded is not None:
             recording.enter_context(_recording(rows.sparkSession, recorded))
         plainly_typed(rows).write.format("delta").mode("overwrite").options(**options).save(path)
@@ -347,6 +349,16 @@ def _recording(
         finally:
             for name in carried:
                 session.conf.unset(name)
+
+
+def _prepare_feed(rows: DataFrame, path: str) -> None:
+    """Create an empty table, if there is none, where Delta refuses to create one with rows.
+
+    So it does with a change data feed and names that need mapping (DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION).
+    """
+    has_feed = rows.sparkSession.conf.get(f"{_DEFAULTS}enableChangeDataFeed", None) == "true"
+    if has_feed and _mapping(rows.schema):
+        create_empty(rows.sparkSession, rows.schema, path)
 
 
 def _append(rows: DataFrame, path: str, **options: str) -> None:

@@ -16,6 +16,7 @@ variant: of two that agree in both (0.1 as decimal and as double, in an array of
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 from pyspark.sql import Column, DataFrame
@@ -27,15 +28,20 @@ from silverfold.transforms.merge import SOURCE, Recorded, committing
 from silverfold.transforms.sql import path_table, quoted
 
 
-def comparable(row: T.StructType, column: str) -> Column:
-    """Return the cells of a struct column in comparable form, whatever their types and order."""
-    return F.expr(comparable_sql(row, quoted(column)))
+def comparable(row: T.StructType, column: str, *, zeros: bool = True) -> Column:
+    """Return the cells of a struct column in comparable form, whatever their types and order.
+
+    Args:
+        zeros: Whether -0.0 and 0.0 differ.
+    """
+    return F.expr(comparable_sql(row, quoted(column), zeros=zeros))
 
 
-def comparable_sql(row: T.StructType, alias: str) -> str:
+def comparable_sql(row: T.StructType, alias: str, *, zeros: bool = True) -> str:
     """Return the same as SQL, of the columns of a table or struct."""
     fields = sorted(row, key=lambda field: field.name.lower())
-    return f"struct({', '.join(_comparable(f'{alias}.{quoted(each.name)}', each.dataType) for each in fields)})"
+    cells = (_comparable(f"{alias}.{quoted(each.name)}", each.dataType, zeros=zeros) for each in fields)
+    return f"struct({', '.join(cells)})"
 
 
 def rank(row: T.StructType, column: str) -> Column:
@@ -101,21 +107,21 @@ def merge_rows(
         session.sql(statement).collect()
 
 
-def _comparable(value: str, kind: T.DataType, depth: int = 0) -> str:
-    each = f"each_{depth}"
+def _comparable(value: str, kind: T.DataType, depth: int = 0, *, zeros: bool) -> str:
+    each, within = f"each_{depth}", partial(_comparable, zeros=zeros)
     match kind:
         case T.StringType():
             sql = f"CAST({value} AS BINARY)"
-        case T.FloatType() | T.DoubleType():
+        case T.FloatType() | T.DoubleType() if zeros:
             sql = f"struct({value}, CAST({value} AS STRING) = '0.0')"
         case T.StructType():
-            fields = (_comparable(f"{value}.{quoted(field.name)}", field.dataType, depth) for field in kind)
+            fields = (within(f"{value}.{quoted(field.name)}", field.dataType, depth) for field in kind)
             sql = f"IF({value} IS NULL, NULL, struct({', '.join(fields)}))"
         case T.ArrayType():
-            sql = f"transform({value}, {each} -> {_comparable(each, kind.elementType, depth + 1)})"
+            sql = f"transform({value}, {each} -> {within(each, kind.elementType, depth + 1)})"
         case T.MapType():
             parts = {"key": kind.keyType, "value": kind.valueType}
-            entry = (_comparable(f"{each}.{part}", of, depth + 1) for part, of in parts.items())
+            entry = (within(f"{each}.{part}", of, depth + 1) for part, of in parts.items())
             sql = f"sort_array(transform(map_entries({value}), {each} -> struct({', '.join(entry)})))"
         case T.VariantType():
             sql = f"to_json(struct({value} AS value), map('timeZone', 'UTC'))"

@@ -283,8 +283,10 @@ def _key_range(left: _Side, right: _Side, rows: tuple[slice, slice], differing: 
 
 
 def same(expected: Any, found: Any) -> bool:
-    """Return whether two values are the same: 1 is neither True nor 1.0."""
-    if isinstance(expected, list) and isinstance(found, list):
+    """Return whether two values are the same: 1 is neither True nor 1.0. A map's entries, in a list, have no order."""
+    if isinstance(expected, list | tuple) and type(expected) is type(found):
+        if all(isinstance(each, tuple) for each in (*expected, *found)):
+            expected, found = (sorted(each, key=lambda entry: repr(entry[0])) for each in (expected, found))
         return len(expected) == len(found) and all(map(same, expected, found))
     if isinstance(expected, dict) and isinstance(found, dict):
         return expected.keys() == found.keys() and all(same(expected[name], found[name]) for name in expected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from silverfold.transforms.merge import (
     append,
     create_empty,
     merge,
+    overwrite,
     replace,
+    settings,
 )
 from silverfold.transforms.sql import path_table
 from tests.support.building_once import all_rows
@@ -216,6 +219,18 @@ def test_names_with_quotes_and_backticks_are_columns_like_others(spark: SparkSes
     assert sorted(map(tuple, found.collect())) == [(1, "x", "y", 1), (8, "z", "y", 2), (10, "c", None, 2)]
     of = "k long, `it's` string, `a``b` string, _position long"
     assert found.schema == spark.createDataFrame([], of).schema
+
+
+@pytest.mark.parametrize("write", [append, overwrite])
+def test_a_table_with_a_change_data_feed_is_made_with_names_that_need_mapping(
+    spark: SparkSession, tmp_path: Path, write: Callable[..., None]
+) -> None:
+    rows = spark.createDataFrame([(1, "x")], "a int, `b b` string")
+    with settings(spark, {"spark.databricks.delta.properties.defaults.enableChangeDataFeed": "true"}):
+        write(rows, str(tmp_path / "t"), recorded=Recorded("t", 1))
+    found = DeltaTable(str(tmp_path / "t"))
+    assert found.metadata().configuration["delta.enableChangeDataFeed"] == "true"
+    assert spark.read.format("delta").load(str(tmp_path / "t")).collect() == [(1, "x")]
 
 
 def test_a_key_is_a_value_whatever_it_spells(spark: SparkSession, table: str) -> None:

@@ -105,7 +105,8 @@ def apply_changes(
     are added. New struct fields are added too, if the struct is in no array or map and its other fields stay in order.
     A batch that lacks a column or field is refused: send NULL there. A column's type may become wider, but not the type
     of a field inside it. The side table is part of the table. The table may get properties, clustering and partitions,
-    which widening a column removes again, but no constraints or generated columns.
+    which widening a column removes again, but no constraints or generated columns. Delta widens no column of a table
+    with a change data feed and a name with a blank or one of ``,;{}()=``.
 
     Args:
         source: One row per change: the key, the columns sent, and the columns that identify deletes and order. No other

@@ -36,6 +36,16 @@ def test_cells_are_compared_by_key_where_columns_are_alike_under_other_keys():
     assert (result.missing, result.extra, result.cells) == (1, 1, 1)
 
 
+def test_a_map_is_its_entries_whatever_their_order_and_nan_is_one_value():
+    kind = pa.map_(pa.string(), pa.float64())
+    found = pa.table({"k": [1, 2], "v": pa.array([[("a", math.nan), ("b", 1.0)], [("a", 1.0)]], kind)})
+    entries = [[("b", 1.0), ("a", math.nan)], [("a", 2.0)]]
+
+    result = compare(["k"], ["k", "v"], [{"k": at, "v": each} for at, each in enumerate(entries, 1)], found)
+
+    assert [each.key for each in result.first] == [(2,)]
+
+
 def test_rows_in_another_order_are_equal():
     result = compared([row(1), row(2)], [row(2), row(1)])
 
