@@ -3,12 +3,13 @@
 ::
 
     {"subscription", "created", "offsets": {shard: batch}, "skipped": {shard: batch},
-     "missing": {shard: [[batch before, batch after], …]}, "elsewhere": {shard: batch}}
+     "missing": {shard: [[batch before, batch after], …]}, "elsewhere": {shard: [[…], …]}}
 
 Numbers are text. ``offsets`` has, per shard, the batch up to which the server has recorded all as acknowledged. So all
 that was committed, before the control frame. ``created`` tells one subscription from another of its name; the floors of
-another one stay for what had landed, since it sends that again. Absent if empty: ``missing``, and ``elsewhere``, the
-batch up to which all landed, of shards of which others have acknowledged something later. A control frame with a new
+another one stay for what had landed, since it sends that again. Absent if empty: ``missing``, and ``elsewhere``, what
+others acknowledged, or what was before a subscription that began at the end. Another one from the earliest sends that
+too: it is missing then. A control frame with a new
 gap lands together with the frame that shows it: the next epoch knows of it, whenever this process dies.
 """
 
@@ -31,7 +32,7 @@ from silverfold.connectors.hstreamdb.protocol.records import batch_number, may_m
 from silverfold.connectors.hstreamdb.protocol.times import creation_of
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches, ShardProgress
 
-_MOST_MISSING: Final = 100
+_MOST_RANGES: Final = 100
 """Ranges of a shard in a control frame, the lowest ones: a subscription that others share has any number of them."""
 
 
@@ -53,8 +54,6 @@ class ControlFrames:
         skipped = {} if self.is_anew else self._content.get("skipped", {})
         self.skipped = {int(shard_id): int(batch_id) for shard_id, batch_id in skipped.items()}
         """Per shard, the batch up to which everything has landed or is known to be gone."""
-        elsewhere = {} if self.is_anew else self._content.get("elsewhere", {})
-        self._elsewhere = {int(shard_id): int(batch_id) for shard_id, batch_id in elsewhere.items()}
         self._begins_at_end = subscription.offset == SpecialOffset.LATEST
 
     def expected(self, landed: Mapping[int, LandedBatches]) -> dict[int, ShardProgress]:
@@ -69,28 +68,33 @@ class ControlFrames:
         sure = {shard_id: found.newest for shard_id, found in landed.items()}
         for name, batch_id in floors.items():
             sure[int(name)] = max(sure.get(int(name), 0), int(batch_id))
-        missing = {
-            int(name): [(int(after), int(before)) for after, before in gaps]
-            for name, gaps in self._content.get("missing", {}).items()  # whichever subscription may send it
-        }
-        return {
-            shard_id: ShardProgress(
-                max(sure.get(shard_id, 0), self.skipped.get(shard_id, 0)),
+        missing, elsewhere = (
+            {
+                int(name): [(int(after), int(before)) for after, before in ranges]
+                for name, ranges in self._content.get(member, {}).items()
+            }
+            for member in ("missing", "elsewhere")
+        )
+        sends_all = self.is_anew and not self._begins_at_end
+        shards = {}
+        for shard_id in sure.keys() | self.skipped.keys() | (elsewhere.keys() if sends_all else set()):
+            begun, skipped = sure.get(shard_id, 0), self.skipped.get(shard_id, 0)
+            open_ranges = landed[shard_id].missing if shard_id in landed else ()
+            gaps = [*_in_both(missing.get(shard_id, ()), open_ranges)]  # whichever subscription may send it
+            others = elsewhere.get(shard_id, [])
+            shards[shard_id] = ShardProgress(
+                max(begun, skipped),
                 has_begun=True,
-                is_guess=self._begins_at_end and self.skipped.get(shard_id, 0) > sure.get(shard_id, 0),
-                landed_before=sure.get(shard_id, 0),
-                gaps=[*_in_both(missing.get(shard_id, ()), landed[shard_id].missing if shard_id in landed else ())],
+                is_guess=self._begins_at_end and skipped > begun,
+                landed_before=begun,
+                gaps=gaps + others if sends_all else gaps,
+                elsewhere=[] if sends_all else others,
             )
-            for shard_id in sure.keys() | self.skipped.keys()
-        }
+        return shards
 
     def committed(self, shard_id: int) -> int:
         """Return the batch of a shard up to which all is committed; 0 for none."""
         return int(self._content.get("offsets", {}).get(str(shard_id), 0))
-
-    def note_elsewhere(self, shard_id: int, landed: int) -> None:
-        """Note that others have acknowledged what is behind a batch of a shard, all of which landed up to it."""
-        self._elsewhere[shard_id] = min(landed, self._elsewhere.get(shard_id, landed))
 
     def missing_frames(self, epoch: Epoch) -> list[Frame]:
         """Return a control frame if the last one has other batches missing or skipped; none before the first."""
@@ -141,16 +145,11 @@ class ControlFrames:
 
     def _gaps(self, epoch: Epoch) -> dict[str, Any]:
         """Return the members ``skipped``, ``missing`` and ``elsewhere``."""
-        skipped, elsewhere = (
-            {str(shard_id): str(batch_id) for shard_id, batch_id in each.items()}
-            for each in (self.skipped, self._elsewhere)
-        )
-        missing = {
-            str(shard_id): [[str(after), str(before)] for after, before in sorted(shard.gaps)[:_MOST_MISSING]]
-            for shard_id, shard in epoch.shards.items()
-            if shard.gaps
+        skipped = {str(shard_id): str(batch_id) for shard_id, batch_id in self.skipped.items()}
+        members = {
+            "missing": _as_text({shard_id: shard.gaps for shard_id, shard in epoch.shards.items()}),
+            "elsewhere": _as_text({shard_id: shard.elsewhere for shard_id, shard in epoch.shards.items()}),
         }
-        members = {"missing": missing, "elsewhere": elsewhere}
         return {"skipped": skipped, **{name: value for name, value in members.items() if value}}
 
     def _landed_before(self, epoch: Epoch) -> dict[str, str]:
@@ -158,14 +157,9 @@ class ControlFrames:
 
         Without them deleted rows would come back, since the tombstones below them are gone.
         """
-        content = self._content
         floors = {
-            name: min(
-                int(batch_id),
-                int(content.get("elsewhere", {}).get(name, batch_id)),
-                epoch.shards[int(name)].whole_until if int(name) in epoch.shards else 0,
-            )
-            for name, batch_id in content["offsets"].items()
+            name: min(int(batch_id), epoch.shards[int(name)].whole_until)
+            for name, batch_id in self._content["offsets"].items()
         }
         return {name: str(batch_id) for name, batch_id in floors.items() if batch_id}
 
@@ -186,9 +180,8 @@ class ControlFrames:
             shard = epoch.shards[int(name)]
             if int(batch) > (landed := shard.whole_until) and batch_number(int(batch)):
                 ahead[name] = f"{batch}, not {landed}"
-                self.note_elsewhere(int(name), landed)
             if batch_number(int(batch)) or not shard.has_begun:
-                shard.begin(int(batch))
+                shard.lose(int(batch))
         if not ahead:
             return []
         why = (
@@ -196,6 +189,15 @@ class ControlFrames:
         )
         stream = self._options.stream
         return [mark("acknowledged elsewhere", stream=stream, level="warning", reason=why, batches=ahead)]
+
+
+def _as_text(ranges: Mapping[int, Iterable[tuple[int, int]]]) -> dict[str, list[list[str]]]:
+    """Return the ranges of shards that have any, the lowest of each."""
+    return {
+        str(shard_id): [[str(after), str(before)] for after, before in sorted(each)[:_MOST_RANGES]]
+        for shard_id, each in ranges.items()
+        if each
+    }
 
 
 def _in_both(some: Iterable[tuple[int, int]], others: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:

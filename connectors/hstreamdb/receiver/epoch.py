@@ -49,6 +49,8 @@ class ShardProgress:
     """The lowest batch received in this epoch; 0 for none."""
     gaps: list[tuple[int, int]] = field(default_factory=list)
     """Ranges of batches below the newest that have not come, as the batches before and after them."""
+    elsewhere: list[tuple[int, int]] = field(default_factory=list)
+    """Such ranges that are not to come: others acknowledged them, or the subscription began behind them."""
     published_ms: int = 0
     """Time of the newest batch's append, in milliseconds since 1970."""
     batches: int = 0
@@ -63,9 +65,10 @@ class ShardProgress:
         if self.is_guess and batch_id > self.landed_before:
             self.newest, self.is_guess = min(self.newest, batch_id - 1), False
         self.oldest = min(self.oldest or batch_id, batch_id)
+        self.elsewhere = _without(batch_id, self.elsewhere)
         if batch_id <= self.newest:
             self.again += records
-            self._fill(batch_id)
+            self.gaps = _without(batch_id, self.gaps)
             return False
         is_behind_a_gap = self._note(self.newest, batch_id)  # from 0 on, until it is known where the shard begins
         self.newest, self.published_ms = batch_id, published_ms
@@ -87,16 +90,24 @@ class ShardProgress:
     @property
     def whole_until(self) -> int:
         """The batch up to which nothing is missing."""
-        return min((after for after, _ in self.gaps), default=self.newest)
+        return min((after for after, _ in self.gaps), default=self.landed_before if self.is_guess else self.newest)
 
-    def begin_at_end(self, tail: int) -> int:
-        """Expect all batches behind the oldest one, or the last there is; return the one before. A frame corrects it.
+    def begin_at_end(self, tail: int, checkpoint: int) -> int:
+        """Expect all batches behind the one where a subscription stands that began at the stream's end; return that.
 
-        Where a subscription begins that begins at the end of the stream, nothing tells but its first frame.
+        Its checkpoint tells; without one its first frame; without that it is guessed, and corrected by either.
+
+        Args:
+            tail: The last batch there is.
+            checkpoint: 0 for none.
         """
-        after = self.oldest - 1 if self.oldest else tail
-        self.is_guess = not self.oldest and after > self.newest
-        self.begin(after)
+        if self.is_guess and not checkpoint:
+            return self.newest
+        if self.is_guess:
+            self.newest, self.is_guess = self.landed_before, False
+        after = checkpoint or (self.oldest - 1 if self.oldest else tail)
+        self.is_guess = not checkpoint and not self.oldest and after > self.newest
+        self.lose(after)
         return after
 
     def begin(self, after: int) -> None:
@@ -104,10 +115,17 @@ class ShardProgress:
         self.gaps = [(max(start, after), end) for start, end in self.gaps if may_miss(after, end)]
         self.newest, self.has_begun = max(self.newest, after), True
 
+    def lose(self, until: int) -> None:
+        """Expect no batch up to one any more, though those that are missing may be there."""
+        lost = [(start, min(end, until + 1)) for start, end in [*self.gaps, (self.newest, until + 1)] if start < until]
+        room = _MOST_GAPS - len(self.elsewhere)
+        self.elsewhere += [each for each in lost if may_miss(*each)][:room]
+        self.begin(until)
+
     def skip(self, after: int, first: int) -> bool:
         """Expect no batch between two any more. Return whether that was still the gap: none has come meanwhile."""
         if after == self.newest:
-            self.begin(first - 1)
+            self.newest = max(self.newest, first - 1)
             return True
         for at, (start, end) in enumerate(self.gaps):
             if start == after:
@@ -121,11 +139,17 @@ class ShardProgress:
             self.gaps.append((after, before))
         return is_new
 
-    def _fill(self, batch_id: int) -> None:
-        for start, end in [each for each in self.gaps if each[0] < batch_id < each[1]]:
-            self.gaps.remove((start, end))
-            self._note(start, batch_id)
-            self._note(batch_id, end)
+
+def _without(batch_id: int, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ranges of batches that have not come, when one has."""
+    if not any(start < batch_id < end for start, end in ranges):
+        return ranges
+    parts = (
+        part
+        for start, end in ranges
+        for part in ([(start, batch_id), (batch_id, end)] if start < batch_id < end else [(start, end)])
+    )
+    return [part for part in parts if may_miss(*part)]
 
 
 def landed_batches(positions: Iterable[str]) -> dict[int, LandedBatches]:

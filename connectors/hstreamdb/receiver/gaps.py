@@ -89,14 +89,15 @@ class GapSearch:
         self._quiet: dict[int, int] = {}
         """The newest batch of each shard at the last look."""
 
-    async def look(self, tails: Mapping[int, int]) -> list[Frame]:
+    async def look(self, tails: Mapping[int, int], checkpoints: Mapping[int, int]) -> list[Frame]:
         """Return a mark if shards have dropped batches before they landed, each once; another if batches do not come.
 
         Args:
             tails: The last batch of each shard, or the number 0 of its log's epoch.
+            checkpoints: The batch of each shard up to which all is acknowledged, if known.
         """
         if self._begins_at_end:
-            self._begin_at_end(tails)
+            self._begin_at_end(tails, checkpoints)
         suspects = list(self._suspects(tails))
         self._turn += _MOST_READ
         looked = await self._calls.each((f"read shard {each.shard_id}", partial(self._look, each)) for each in suspects)
@@ -123,13 +124,11 @@ class GapSearch:
         why = "batches are in the stream and do not come: another consumer may have acknowledged them"
         return [mark("not delivered", stream=self._stream, level="warning", reason=why, shards=overdue)]
 
-    def _begin_at_end(self, tails: Mapping[int, int]) -> None:
+    def _begin_at_end(self, tails: Mapping[int, int], checkpoints: Mapping[int, int]) -> None:
         for shard_id, tail in tails.items():
             shard = self._epoch.shards[shard_id]
-            if self._is_anew or not shard.has_begun:
-                self._control.skipped[shard_id] = shard.begin_at_end(tail)
-            for begun in [before - 1 for after, before in shard.gaps if after == 0]:  # nothing was to come before it
-                shard.begin(begun)
+            if self._is_anew or not shard.has_begun or shard.is_guess:
+                self._control.skipped[shard_id] = shard.begin_at_end(tail, checkpoints.get(shard_id, 0))
         self._is_anew = self._is_anew and not tails
 
     def _suspects(self, tails: Mapping[int, int]) -> Iterator[_Suspect]:

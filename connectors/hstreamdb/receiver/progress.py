@@ -108,7 +108,7 @@ class Progress:
 
     def _note_partial(self, first: RecordId) -> list[Frame]:
         """Return a mark if some records of a batch do not come with the first that do: at most one a shard and look."""
-        self._control.note_elsewhere(first.shard_id, first.batch_id - 1)
+        self._epoch.shards[first.shard_id].elsewhere.append((first.batch_id - 1, first.batch_id + 1))
         if first.shard_id in self._partial_shards:
             return []
         self._partial_shards.add(first.shard_id)
@@ -135,7 +135,8 @@ class Progress:
             listed = await self._calls.one("ListShards", self._list_shards)
             tails = await self._tails(listed or ())
             # Each is taken as soon as it is made: an epoch that ends meanwhile has it, as the next one believes.
-            sink.take(await self._gaps.look(tails))
+            checkpoints = {} if found is None else {each.shard_id: each.batch_id for each in found.offsets}
+            sink.take(await self._gaps.look(tails, checkpoints))
             if listed is not None:
                 sink.take(self._gaps.give_up(listed))
             if found is None:

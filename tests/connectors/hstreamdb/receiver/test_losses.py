@@ -302,12 +302,12 @@ def anew(
         (LandedBatches(9), {}, {"7": "6"}),
         (LandedBatches(4), {}, {"7": "4"}),  # bronze was restored
         (LandedBatches(9, ((2, 5),)), {}, {"7": "2"}),
-        (LandedBatches(9), {"7": "3"}, {"7": "3"}),  # what others had acknowledged may come now
-        (LandedBatches(9), {"7": "0"}, {}),
+        (LandedBatches(9), {"7": [["3", "5"]]}, {"7": "3"}),  # what others had acknowledged may come now
+        (LandedBatches(9), {"7": [["0", "5"]]}, {}),  # nor what was before a subscription from the end
     ],
 )
 def test_floors_of_another_subscription_stay_for_what_had_landed(
-    landed: LandedBatches, elsewhere: dict[str, str], expected: dict[str, str]
+    landed: LandedBatches, elsewhere: dict[str, list[list[str]]], expected: dict[str, str]
 ) -> None:
     """Its records come again: below the floor are no tombstones any more, so they would bring deleted rows back."""
     gaps = {"7": [[str(after), str(before)] for after, before in landed.missing]}
@@ -317,7 +317,7 @@ def test_floors_of_another_subscription_stay_for_what_had_landed(
 
 def test_a_tail_that_was_taken_for_the_beginning_is_a_guess_also_where_another_subscription_had_landed() -> None:
     control, first = anew(LandedBatches(5), {"offsets": {}}, SpecialOffset.LATEST)
-    control.skipped[7] = first.shards[7].begin_at_end(40)
+    control.skipped[7] = first.shards[7].begin_at_end(40, 0)
     assert first.landed == {7: LandedBatches(5)}
     (frame,) = control.missing_frames(first)
     same = Subscription(creation_time=Timestamp(seconds=2), offset=SpecialOffset.LATEST)
@@ -326,3 +326,42 @@ def test_a_tail_that_was_taken_for_the_beginning_is_a_guess_also_where_another_s
     epoch.frames(b"", [RecordId(7, 20, 0)])
     epoch.frames(b"", [RecordId(7, 25, 0)])
     assert epoch.landed == {7: LandedBatches(25, ((20, 25),))}
+
+
+def test_what_others_acknowledged_is_missing_again_of_a_subscription_from_the_earliest() -> None:
+    control, epoch = anew(LandedBatches(11), {"offsets": {"7": "8"}, "elsewhere": {"7": [["3", "9"]]}})
+    assert json.loads(control.last or b"")["offsets"] == {"7": "3"}
+    other = Subscription(creation_time=Timestamp(seconds=2))
+    found = GetSubscriptionResponse(subscription=other, offsets=[SubscriptionOffset(shard_id=7, batch_id=8)])
+    assert control.are_ahead(found.offsets, epoch)
+    frames = control.next_frames(found, epoch, {7: 11})
+    assert json.loads(frames[0].body)["elsewhere"] == {"7": [["3", "9"]]}
+    assert json.loads(frames[1].body)["mark"] == "acknowledged elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("frames", "checkpoint", "newest", "gaps"),
+    [
+        ([], 0, 20, []),  # the tail, as a guess
+        ([5, 6], 0, 6, []),
+        ([], 2, 2, []),
+        ([16], 2, 16, [(2, 16)]),  # what is in between was the feed's
+    ],
+)
+def test_a_subscription_from_the_end_stands_at_its_checkpoint_else_at_its_first_frame_else_maybe_at_the_tail(
+    frames: list[int], checkpoint: int, newest: int, gaps: list[tuple[int, int]]
+) -> None:
+    shard = ShardProgress()
+    for batch in frames:
+        shard.take(batch, 1, 0)
+    begun = shard.begin_at_end(20, checkpoint)
+    assert (shard.newest, shard.gaps, shard.elsewhere) == (newest, gaps, [(0, begun + 1)])
+    if shard.is_guess:
+        assert shard.begin_at_end(30, 0) == 20, "what was appended since then may come"
+        assert (shard.begin_at_end(30, 4), shard.newest, shard.is_guess) == (4, 4, False)
+
+
+def test_what_is_gone_behind_the_newest_batch_closes_no_gap_below_it() -> None:
+    shard = ShardProgress(9, has_begun=True, gaps=[(2, 5)])
+    assert shard.skip(9, 20)
+    assert (shard.newest, shard.gaps) == (19, [(2, 5)])
