@@ -13,7 +13,7 @@ from silverfold.conf.errors import ApplyError, Overtaken, RebuildNeeded
 from silverfold.pipelines.applying.silver import OpenedTables, SilverTable
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.storage.companions import TAKEN_BACK, Companion
-from silverfold.pipelines.storage.cuts import newest_note, position_in
+from silverfold.pipelines.storage.cuts import newest_note
 from silverfold.pipelines.storage.lease import sole_writer
 from silverfold.transforms.merge import USER_METADATA, overwrite
 from silverfold.transforms.spark_errors import named_errors
@@ -53,7 +53,7 @@ def open_settled(silver: SilverTable) -> OpenedTables:
         StoreUnavailable: Try again.
     """
     opened = silver.opened()
-    built = position_in(opened.table, silver.app_id) >= 0
+    built = opened.position >= 0
     if not built and opened.history.written > 1:
         raise _needed(silver, "there is a history of several cuts, and no table")
     # A history kept earlier must not be lost.

@@ -35,7 +35,7 @@ from silverfold.pipelines.storage.companions import (
     find_companion,
     history_position,
 )
-from silverfold.pipelines.storage.cuts import app_id, newest_note, position_in, position_reached
+from silverfold.pipelines.storage.cuts import app_id, from_record, newest_note, position_reached, recorded_in
 from silverfold.pipelines.storage.row_settings import RowSettings, describe_difference, differing, row_settings
 from silverfold.pipelines.store import open_table
 from silverfold.transforms.expectations import Rule, rules_digest, rules_of
@@ -156,10 +156,11 @@ class SilverTable:
     def opened(self) -> OpenedTables:
         """Open the silver table and its companion tables, as far as they exist. Raises StoreUnavailable."""
         table = open_table(self.place)
-        note = newest_note(table)
-        version = companion_versions(note, built=position_in(table, self.app_id) >= 0)
+        note, recorded = newest_note(table), recorded_in(table, self.app_id)
+        version = companion_versions(note, built=recorded >= 0)
         return OpenedTables(
             table=table,
+            recorded=recorded,
             note=note,
             history=find_companion(self.history, version.history) if self.conf.keeps_history else NONE,
             tombstones=find_companion(self.tombstones, version.tombstones) if self.connector.source_ordered else NONE,
@@ -194,15 +195,27 @@ class OpenedTables:
 
     Args:
         table: None if it does not exist.
+        recorded: Value that the table's log records (`storage.cuts.to_record`); -1 for none.
         note: Commit note of the table's newest cut; None without one.
         side: The side table.
     """
 
     table: DeltaTable | None
+    recorded: int
     note: CommitNote | None
     history: Companion
     tombstones: Companion
     side: Companion
+
+    @property
+    def position(self) -> int:
+        """The position the table has reached; -1 for none."""
+        return from_record(self.recorded)[0]
+
+    @property
+    def generation(self) -> int:
+        """How often the table was rebuilt, or came under other rules or settings."""
+        return from_record(self.recorded)[1]
 
 
 def check_built(

@@ -18,7 +18,7 @@ from silverfold.pipelines.applying.check import CheckedCut
 from silverfold.pipelines.applying.decode import LAST_KEY, ORDINAL, DecodedCut, without_errors
 from silverfold.pipelines.applying.fold_cut import FoldedCut
 from silverfold.pipelines.storage.companions import CompanionVersions, Part
-from silverfold.pipelines.storage.cuts import history_id, position_in, recorded_in, tombstones_id
+from silverfold.pipelines.storage.cuts import history_id, position_in, tombstones_id
 from silverfold.pipelines.storage.swap import Live, failed_by_move, merged_version, replace_companion, unless_moved
 from silverfold.pipelines.store import is_small
 from silverfold.transforms.changes import DELETE, INSERT, complete, typed_as
@@ -117,7 +117,7 @@ def log_write(decoded: DecodedCut) -> Callable[[], None]:
 def _unless_moved(decoded: DecodedCut, rows: DataFrame) -> DataFrame:
     """Return the rows for a write that fails if the table changes first (`overtaken_if_moved`)."""
     silver = decoded.silver
-    return unless_moved(rows, Live(silver.place, silver.app_id, recorded_in(decoded.opened.table, silver.app_id)))
+    return unless_moved(rows, Live(silver.place, silver.app_id, decoded.opened.recorded))
 
 
 @contextmanager

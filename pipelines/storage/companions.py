@@ -18,7 +18,7 @@ from silverfold.connectors.base import Connector
 from silverfold.pipelines.places import Place, Places, history_of, side_table_of, silver_table_of
 from silverfold.pipelines.storage.commit_note import NOT_TOLD, REBUILT, CommitNote
 from silverfold.pipelines.storage.cuts import app_id, newest_note, position_in
-from silverfold.pipelines.store import count_rows, is_emptied, naming_the_store, open_table
+from silverfold.pipelines.store import count_rows, is_emptied, newest_commits, open_table
 
 Part: TypeAlias = Literal["history", "tombstones", "aside"]
 """Which of the companion tables."""
@@ -190,8 +190,7 @@ def _commits(place: Place, newest: DeltaTable, *, after: int) -> Iterator[tuple[
 
     Ours are recognised by their metadata; maintenance commits keep the same rows.
     """
-    with naming_the_store(place):
-        commits = newest.history(newest.version() - after) if newest.version() > after else []
+    commits = newest_commits(place, newest, newest.version() - after) if newest.version() > after else []
     for commit in reversed(commits):
         if commit["version"] > after:
             text = commit.get("userMetadata")
