@@ -37,6 +37,7 @@ from silverfold.conf.errors import (
 )
 from silverfold.conf.model import Settings
 from silverfold.conf.names import caseless
+from silverfold.conf.unix_time import timestamp_micros
 from silverfold.connectors.base import Connector, Cut, Feed
 from silverfold.pipelines.applying.apply_cut import apply_cut
 from silverfold.pipelines.applying.cut_job import CutJob, read_job, statistics_of
@@ -51,7 +52,6 @@ from silverfold.pipelines.planning.feed_plan import FeedPlan
 from silverfold.pipelines.planning.plan import Plan, State
 from silverfold.pipelines.spark.session import raising_if_ended
 from silverfold.pipelines.storage.cuts import CutRow, last_cuts, later_than, record, restore
-from silverfold.pipelines.storage.silver_position import moment
 
 _OF_A_CUT = (DuplicateKey, NullKey, Unexplained, ExpectationFailed)
 """Errors of a cut that no single frame causes; the cut is retried with fewer updates."""
@@ -268,7 +268,8 @@ class FeedBuild:
         state.quarantine.reached(cut, now=self._now())
         row = later_than(row, state.committed)
         state.committed = row.committed_at
-        row = replace(row, landed_at=moment(cut.received), seconds=self.clock() - began)
+        landed_at = None if cut.received is None else timestamp_micros(cut.received)
+        row = replace(row, landed_at=landed_at, seconds=self.clock() - began)
         record(self._plan.places, self.feed.name, row)
         return row
 

@@ -28,6 +28,7 @@ from pyspark.sql import types as T
 
 from silverfold.conf.errors import Overtaken, RebuildNeeded, SnapshotNeeded
 from silverfold.conf.names import caseless
+from silverfold.conf.unix_time import timestamp_micros
 from silverfold.connectors.base import Cut, CutStatistics, TableKind
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.pipelines.applying.cut_job import CutJob
@@ -39,7 +40,6 @@ from silverfold.pipelines.storage.commit_note import CommitNote
 from silverfold.pipelines.storage.companions import EMPTIED, NO_VERSIONS, CompanionVersions
 from silverfold.pipelines.storage.cuts import built_as_another, to_record
 from silverfold.pipelines.storage.row_settings import RowSettings, differing, without_undecided
-from silverfold.pipelines.storage.silver_position import moment
 from silverfold.pipelines.store import count_rows, is_emptied, mean_row_bytes
 from silverfold.transforms.changes import FEW_BYTES, at_hand, cached, complete, struct_type, typed_as
 from silverfold.transforms.evolve import Drift, check_names, drift, with_columns
@@ -208,7 +208,7 @@ class DecodedCut(CutJob):
             last_position=cut.last,
             replaced=cut.replaces,
             updates=len(cut.begins),
-            landed_at=None if self.landing is None else moment(self.landing.received),
+            landed_at=None if self.landing is None else timestamp_micros(self.landing.received),
             source_position=None if self.landing is None else self.landing.source_position,
             notes=notes,
             settings=without_undecided(self.settings),

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 import numpy as np
@@ -35,14 +35,13 @@ import pyarrow as pa
 
 from silverfold.conf.errors import DoubledPositions, PositionGap, ReplacedBronze
 from silverfold.conf.model import CutLimits
+from silverfold.conf.unix_time import timestamp_micros
 from silverfold.connectors.base import Cut
 from silverfold.pipelines.landing.frame_sizes import FrameSizes
 from silverfold.pipelines.landing.ranges import is_inside
 from silverfold.pipelines.planning.choice import Choice, TableStream
 from silverfold.pipelines.planning.rules import StreamRules
 from silverfold.pipelines.planning.updates import Frames, Updates, by_stream, read_frames, spans_of
-
-_EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class State(StrEnum):
@@ -205,7 +204,7 @@ class Planner:
             landed=state.landed,
             applied=state.applied,
             backlog_updates=len(oldest),
-            oldest_waiting=_time(oldest[0]) if len(oldest) else None,
+            oldest_waiting=timestamp_micros(int(oldest[0])) if len(oldest) else None,
             superseded=choice.superseded,
             applied_epoch=state.applied_epoch,
         )
@@ -257,10 +256,6 @@ def _restart_advice(rules: StreamRules, rebuild: str, floor: int) -> str:
     if not rules.has_snapshots:
         return f"they were dropped while the table was not in the feed. To begin anew at position {floor}, remove it"
     return f"its history lacks what was dropped. To begin that anew at position {floor}, remove it and run {rebuild}"
-
-
-def _time(microseconds: int) -> datetime:
-    return _EPOCH_0 + timedelta(microseconds=int(microseconds))
 
 
 def _horizon(pending: Updates, open_since: int | None, before: int | None) -> int:
