@@ -74,7 +74,7 @@ class Registration:
         for name, place in left.items():
             with suppress(StoreUnavailable):
                 opened = open_table(place)
-                if opened is not None and (not opened.metadata().description or active_session() is not None):
+                if opened is not None and (not opened.metadata().description or _is_spark_running()):
                     self._register(name, place, opened)
 
     def _register(self, name: str, place: Place, opened: DeltaTable | None) -> None:
@@ -131,6 +131,11 @@ class Registration:
         with suppress(SchemaError):  # it cannot be read any more: cuts say so
             return self.silver.connector.column_comments(self.silver.feed, self.silver.name)
         return {}
+
+
+def _is_spark_running() -> bool:
+    with raising_if_ended():
+        return active_session() is not None
 
 
 def _is_view(session: SparkSession, target: str) -> bool:

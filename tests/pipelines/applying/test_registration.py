@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from silverfold.conf.errors import StoreUnavailable
+from silverfold.conf.errors import SparkUnavailable, StoreUnavailable
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.applying.registration import Registration
 from silverfold.pipelines.applying.silver import SilverTable
@@ -149,6 +149,14 @@ def test_spark_is_started_for_a_table_that_was_never_registered_alone(
     names.at_rest()
     names.at_rest()
     assert started == ["Spark"] * starts
+
+
+def test_a_spark_that_has_ended_is_told_of_a_table_at_rest_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = Mock(side_effect=Py4JError("its JVM is gone"))
+    monkeypatch.setattr("silverfold.pipelines.applying.registration.active_session", asked)
+    monkeypatch.setattr("silverfold.pipelines.spark.session.has_ended", lambda: True)
+    with pytest.raises(SparkUnavailable):
+        registration(Mock(), tmp_path, "lake", "of ours").at_rest()
 
 
 @pytest.mark.parametrize("look", [Registration.after_cut, Registration.at_rest])
