@@ -81,7 +81,7 @@ class Moments:
         return "sequence" if self.by_sequence else "frame_seq"
 
 
-def keep_history(
+def write_history(
     changes: DataFrame,
     path: str,
     *,

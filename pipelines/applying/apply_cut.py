@@ -16,7 +16,7 @@ from silverfold.pipelines.applying.check import check_cut
 from silverfold.pipelines.applying.cut_job import CutJob
 from silverfold.pipelines.applying.decode import DecodedCut, decode_cut
 from silverfold.pipelines.applying.fold_cut import fold_cut
-from silverfold.pipelines.applying.settle import open_settled
+from silverfold.pipelines.applying.roll_back import open_rolled_back
 from silverfold.pipelines.applying.write import (
     companion_writes,
     follow_source,
@@ -53,7 +53,7 @@ def apply_cut(job: CutJob) -> CutRow | None:
     silver.session.conf.set("spark.sql.adaptive.enabled", str(len(job.cut.begins) > _SMALL_CUT).lower())
     with sole_writer(silver.places, silver.feed.name, silver.name), named_errors(silver.name), ExitStack() as cache:
         silver.follow_settings()
-        opened = open_settled(silver)
+        opened = open_rolled_back(silver)
         if opened.position >= job.cut.last:  # by another process: the columns may be those of later updates
             began = None
         else:

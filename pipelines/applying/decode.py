@@ -138,7 +138,7 @@ class DecodedCut(CutJob):
     @property
     def tombstones(self) -> DataFrame | None:
         """The tombstones before the cut; None without any. Lazy."""
-        opened = self.opened.tombstones.counts
+        opened = self.opened.tombstones.committed
         return None if opened is None else self.silver.read(self.silver.tombstones, opened)
 
     @property
@@ -248,10 +248,10 @@ def decode_cut(job: CutJob, opened: OpenedTables, cache: ExitStack) -> DecodedCu
     if known is not None:
         check_built(silver, job.cut, known, settings, opened, columns=wanted.names)
     current = None if opened.table is None else silver.read(silver.place, opened.table)
-    change = None if current is None else _follow_columns(job, opened, current.schema, wanted)
+    change = None if current is None else _check_drift(job, opened, current.schema, wanted)
     columns = wanted if change is None else change.columns
     is_small = _is_small(opened, rows, job.statistics)
-    side_rows = _read_side_rows(silver, opened.side.counts, columns)
+    side_rows = _read_side_rows(silver, opened.side.committed, columns)
     decoded = DecodedCut(
         **{**vars(job), "later": _missing_columns(columns, job.later)},
         changes=typed_as(changes, columns) if is_state else changes,
@@ -276,9 +276,8 @@ def _check_beginning(job: CutJob, opened: OpenedTables) -> None:
     anew = cut.replaces and not silver.conf.keeps_history
     if opened.table is not None and not anew and is_emptied(silver.place, opened.table.version()):
         raise RebuildNeeded(EMPTIED, feed=silver.feed.name, table=silver.name)
-    if (
-        opened.position != cut.after
-    ):  # the cut lacks updates that the table needs: a row may have moved since, or be gone
+    if opened.position != cut.after:
+        # the cut lacks updates that the table needs: a row may have moved since, or be gone
         reason = f"another process brought the table to position {opened.position}, or back there; try again"
         raise Overtaken(reason, table=silver.name)
     if cut.received is not None and (job.landing is None or job.landing.received != cut.received):
@@ -296,7 +295,7 @@ def _decode_frames(job: CutJob) -> tuple[ArrowRows, T.StructType]:
         return silver.decoder.changes(job.frames, job.context, cut, silver.conf), source
 
 
-def _follow_columns(job: CutJob, opened: OpenedTables, current: T.StructType, wanted: T.StructType) -> Drift:
+def _check_drift(job: CutJob, opened: OpenedTables, current: T.StructType, wanted: T.StructType) -> Drift:
     """Return the change of the table's columns. Raises SchemaDrift or SnapshotNeeded if it cannot take the new ones."""
     silver = job.silver
     change = drift(current, wanted, table=silver.name, remedy=_remedy(silver))
@@ -333,10 +332,10 @@ def _is_small(opened: OpenedTables, changes: ArrowRows, statistics: CutStatistic
     """Return whether the cut has few rows and few bytes. Wide ranges have an unknown number of rows."""
     if changes.count is None or changes.size is None or statistics.wide_ranges:
         return False
-    side_count = 0 if opened.side.counts is None else count_rows(opened.side.counts)
+    side_count = 0 if opened.side.committed is None else count_rows(opened.side.committed)
     if side_count is None or changes.count + side_count > _FEW:
         return False
-    tables = [(changes.count + side_count, opened.table), (side_count, opened.side.counts)]
+    tables = [(changes.count + side_count, opened.table), (side_count, opened.side.committed)]
     return changes.size + sum(n * mean_row_bytes(table) for n, table in tables if table is not None) <= FEW_BYTES
 
 

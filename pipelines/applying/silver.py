@@ -26,7 +26,7 @@ from silverfold.connectors.base import Connector, Cut, Decoder, Feed, TableKind
 from silverfold.pipelines.applying.table_settings import follow_settings, properties_of
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.spark.session import close_session, own_session
-from silverfold.pipelines.storage.commit_note import NOT_TOLD, CommitNote
+from silverfold.pipelines.storage.commit_note import NOT_RECORDED, CommitNote
 from silverfold.pipelines.storage.companions import (
     GONE,
     NONE,
@@ -243,17 +243,17 @@ def check_built(
     if silver.conf.keeps_history:
         if known.history is None:
             raise RebuildNeeded("its newest cut was applied without a history", feed=feed, table=table)
-        if opened.history.counts is None:
+        if opened.history.committed is None:
             raise RebuildNeeded(GONE["history"], feed=feed, table=table)
-        reached = history_position(opened.history) if known.history == NOT_TOLD else known.last_position
+        reached = history_position(opened.history) if known.history == NOT_RECORDED else known.last_position
         if reached != known.last_position:
             reason = f"its history is at position {reached}, the table at {known.last_position}"
             raise RebuildNeeded(reason, feed=feed, table=table)
     if (
-        known.tombstones not in (None, NOT_TOLD)
+        known.tombstones not in (None, NOT_RECORDED)
         and silver.connector.source_ordered
-        and opened.tombstones.counts is None
+        and opened.tombstones.committed is None
     ):
         raise RebuildNeeded(GONE["tombstones"], feed=feed, table=table)
-    if known.aside is not None and opened.side.counts is None:
+    if known.aside is not None and opened.side.committed is None:
         raise RebuildNeeded(GONE["aside"], feed=feed, table=table)

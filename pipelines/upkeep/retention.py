@@ -284,7 +284,7 @@ class _BronzeScan:
         self._note_epochs(frames)
         for index, part in by_stream(frames).items():
             name = self._streams[index]
-            self._found[name].append(self._finders[name].advance(part))
+            self._found[name].append(self._finders[name].add_frames(part))
 
     def updates(self, stream: str) -> Updates:
         return np.concatenate(self._found[stream])
