@@ -25,7 +25,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from silverfold.conf.files import check_path
-from silverfold.conf.names import CHANGE_FEED, TAKEN, caseless, schema_parts
+from silverfold.conf.names import CHANGE_FEED, HISTORY, TAKEN, caseless, schema_parts
 from silverfold.conf.secrets import Secret, revealed
 from silverfold.conf.text import without_controls
 
@@ -175,7 +175,7 @@ class Table(Strict):
     def reserved_names(self) -> frozenset[str]:
         """Lower-case names of our own and of Delta's columns, which the source's columns must not have."""
         side_table = ("_reasons",) if self.expect else ()
-        history = ("__start_at", "__end_at") if self.keeps_history else ()
+        history = HISTORY if self.keeps_history else ()
         change_feed = CHANGE_FEED if self.change_data_feed else ()
         own = ("_op", "_position", "_present", "_last_row_key", "_row_key")
         return TAKEN.union(own, side_table, history, change_feed)

@@ -22,6 +22,9 @@ TAKEN = frozenset(
 CHANGE_FEED = frozenset({"_change_type", "_commit_timestamp", "_commit_version"})
 """Names of the columns that Delta's change data feed adds: a table with such a column cannot have one."""
 
+HISTORY = frozenset({"__start_at", "__end_at"})
+"""Case-folded names of the columns that a history adds."""
+
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.\s]+)")
 _DEFAULT_CATALOG = "spark_catalog"
 

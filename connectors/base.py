@@ -269,6 +269,15 @@ class Connector(ABC, Generic[OptionsT, TableT]):
         """Return the settings, by name, that determine a table's rows; a changed value requires a rebuild."""
         return feed.tables[table].row_settings
 
+    def reserved_names(self, table: TableT) -> frozenset[str]:
+        """Return the case-folded names of columns that are silverfold's own or Delta's in the table or beside it.
+
+        The source's columns must not have them.
+        """
+        of_side_table = {"_reasons"} if self.source_ordered else set[str]()
+        of_rows = {"_ordinal"} if self.table_kind(table) is TableKind.APPEND else set[str]()
+        return table.reserved_names | of_side_table | of_rows
+
     def problems(self, feed: Feed[OptionsT, TableT]) -> Iterable[Problem]:
         """Yield mistakes in settings that are valid one by one, such as the address or conflicts between tables."""
         return ()

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from silverfold.conf.errors import ConfigError
 from silverfold.conf.model import FeedSettings, Settings
+from silverfold.conf.names import CHANGE_FEED, HISTORY, TAKEN, caseless
 from silverfold.conf.validate import together, validated
 from silverfold.connectors.base import Connector, Feed, Problem
 
@@ -26,6 +27,10 @@ CONNECTORS: Final = {
     "tengi": "silverfold.connectors.tengi.connector",
 }
 """Maps a connector's name to the module that defines its ``CONNECTOR``."""
+
+
+_OF_COLUMNS: Final = ("keys", "columns", "types")
+"""Settings of a table that name columns of its source, as far as a connector has them."""
 
 
 def find_connector(name: str) -> Connector:
@@ -62,7 +67,7 @@ def open_feed(name: str, settings: Settings) -> tuple[Connector, Feed]:
     if missing := missing_extra(connector):
         raise _config_error(raw, "connector", raw.connector, missing)
     feed = _validate(name, raw, connector)
-    problems = [*connector.problems(feed), *_history_problems(connector, feed)]
+    problems = [*connector.problems(feed), *_history_problems(connector, feed), *_name_problems(connector, feed)]
     mistakes = [_config_error(raw, *problem) for problem in problems]
     if mistakes:
         raise together(mistakes)
@@ -91,6 +96,24 @@ def _history_problems(connector: Connector, feed: Feed) -> Iterator[Problem]:
         if table.keeps_history and connector.source_ordered and connector.has_snapshots(table):
             allowed = "1: the order of its changes does not say where a snapshot belongs"
             yield Problem(f"tables.{name}.stored_as_scd_type", 2, allowed)
+
+
+def _name_problems(connector: Connector, feed: Feed) -> Iterator[Problem]:
+    """Yield the settings that name a column of the source as silverfold or Delta name one of theirs."""
+    for name, table in feed.tables.items():
+        reserved = connector.reserved_names(table)
+        for setting in _OF_COLUMNS:
+            taken = [column for column in getattr(table, setting, ()) if caseless(column) in reserved]
+            if taken:
+                yield Problem(f"tables.{name}.{setting}", taken[0], _free_name(caseless(taken[0])))
+
+
+def _free_name(taken: str) -> str:
+    if taken in CHANGE_FEED:
+        return "other columns: with change_data_feed Delta adds one of this name"
+    if taken in HISTORY:
+        return "other columns: with stored_as_scd_type = 2 silverfold adds one of this name"
+    return f"other columns: one of this name is {'one of Delta' if taken in TAKEN else 'silverfold'}'s own"
 
 
 def _parts(raw: FeedSettings, connector: Connector) -> Iterator[tuple[str, type[BaseModel], dict[str, Any]]]:

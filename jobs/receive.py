@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import SystemRandom
@@ -16,6 +15,7 @@ import typer
 
 from silverfold.conf.errors import ConfigError, SilverfoldError
 from silverfold.conf.model import Settings
+from silverfold.conf.unix_time import now_micros
 from silverfold.connectors.base import Connector, Feed
 from silverfold.connectors.common.stopping import end_at_next_signal, ending
 from silverfold.connectors.common.transport import Address
@@ -128,7 +128,7 @@ async def until_stopped(
                 connector,
                 places,
                 stop=stop,
-                clock=_microseconds,
+                clock=now_micros,
                 rng=SystemRandom(),
                 log=log,
                 totals=totals.get(feed.name),
@@ -147,10 +147,6 @@ async def until_stopped(
             group.create_task(received(connector, feed))
     if ended:
         raise ended[0]
-
-
-def _microseconds() -> int:
-    return time.time_ns() // 1000
 
 
 if __name__ == "__main__":

@@ -72,13 +72,12 @@ def verify(
     when the store or the source is unavailable, or files of a table while no other differs: each is verified.
     """
     from silverfold.connectors.feeds import chosen_tables  # noqa: PLC0415 - --help must not load what jobs run on
-    from silverfold.pipelines.landing.bronze import last_position  # noqa: PLC0415 - as above
     from silverfold.pipelines.verifying.verify_feed import verify_feed  # noqa: PLC0415 - as above
 
     run = invocation(ctx)
     settings = run.settings()
     connector, opened = run.feed(feed, settings)
-    tables, places = chosen_tables(opened, table), places_of(settings)
+    tables = chosen_tables(opened, table)
     with Console(stderr=True).status("verifying") as status:
         found = verify_feed(
             settings,
@@ -91,13 +90,20 @@ def verify(
     if as_json:
         print_json(found)
     else:
-        show(found, sys.stdout, _obstacles(places, connector, opened, found.tables))
-        if last_position(places.bronze(feed), feed) < 0:
-            print(f"nothing has landed for feed {feed} in {settings.warehouse}")
+        _show_with_ways_on(found, places_of(settings), connector, opened)
     if found.retryable:
         raise typer.Exit(3)
     if not found.equal:
         raise typer.Exit(1)
+
+
+def _show_with_ways_on(found: Verification, places: Places, connector: Connector, feed: Feed) -> None:
+    """Print the result, with what keeps a rebuild from making a table anew, and whether there is anything to verify."""
+    from silverfold.pipelines.landing.bronze import last_position  # noqa: PLC0415 - --help must not load what jobs run on
+
+    show(found, sys.stdout, _obstacles(places, connector, feed, found.tables))
+    if last_position(places.bronze(feed.name), feed.name) < 0:
+        print(f"nothing has landed for feed {feed.name} in {places.warehouse}")
 
 
 def show(found: Verification, out: TextIO, obstacles: Mapping[str, str] = MappingProxyType({})) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -168,6 +168,22 @@ def _skips(files: pa.Table, column: str, least: int, most: int) -> bool:
     if not pa.types.is_integer(first.type):
         return False
     return bool(pc.any(pc.or_(pc.less(last, least), pc.greater(first, most))).as_py())
+
+
+def newest_commits(place: Place | str, opened: DeltaTable, most: int | None) -> list[Mapping[str, Any]]:
+    """Return the newest commits in a table's log, newest first. Raises StoreUnavailable.
+
+    Args:
+        opened: The table at its newest version: for others, delta-rs reports wrong version numbers.
+        most: How many at most; None for all.
+    """
+    with naming_the_store(place):
+        return list(opened.history(most))
+
+
+def own_commit(commits: Iterable[Mapping[str, Any]], **entries: str) -> Mapping[str, Any] | None:
+    """Return the first commit that carries these entries, which only ours has; None if it is not among them."""
+    return next((commit for commit in commits if entries.items() <= commit.items()), None)
 
 
 def create_table(place: Place, schema: pa.Schema, configuration: Mapping[str, str | None]) -> DeltaTable:

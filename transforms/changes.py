@@ -31,7 +31,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from silverfold.conf.names import caseless
-from silverfold.transforms.spark_errors import was_interrupted
+from silverfold.transforms.spark_errors import was_cancelled, was_interrupted
 from silverfold.transforms.sql import quoted
 
 INSERT, UPDATE, DELETE, SNAPSHOT = "insert", "update", "delete", "snapshot"
@@ -40,9 +40,6 @@ ERROR = T.StructType([T.StructField("error_class", T.StringType()), T.StructFiel
 
 FEW_BYTES = 16 << 20
 """Maximum size of rows embedded in a query plan. Up to four times as much is collected here to be measured."""
-
-_CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED")
-"""Error conditions of a cancelled job."""
 
 
 def change_type(key: T.StructType, row: T.StructType) -> T.StructType:
@@ -126,7 +123,7 @@ def few_at_hand(rows: DataFrame, most: int) -> DataFrame | None:
         is_few = len(found) <= most and not found.null_count and found.nbytes <= FEW_BYTES
         return from_arrow(rows.sparkSession, pa.Table.from_struct_array(found), rows.schema) if is_few else None
     except (PySparkException, Py4JError, pa.ArrowException, ValueError, TypeError) as error:
-        if was_interrupted(error) or any(name in str(error) for name in _CANCELLED):
+        if was_interrupted(error) or was_cancelled(error):
             raise
         return None
 

@@ -81,7 +81,7 @@ class Moments:
         return "sequence" if self.by_sequence else "frame_seq"
 
 
-def keep_history(
+def write_history(
     changes: DataFrame,
     path: str,
     *,
@@ -122,27 +122,48 @@ def keep_history(
     if before is None or not _has(before.schema, schema):
         before, new = _open_table(changes.sparkSession, path, schema, recorded.app_id, evolves=not moments.by_sequence)
     listed = typed_as(listed, before.schema)
-    key, row = struct_type(listed, "key"), struct_type(listed, "row")
     with ExitStack() as caches:
-        current = before.where(F.col(END).isNull())
         if ranges is not None:
-            listed = listed.unionByName(_deletes_in_ranges(listed, current, ranges), allowMissingColumns=True)
-        if moments.snapshot_end is None:
-            lazy_events = _events(listed, current, moments.column, caches, upsert=upsert, moves=moves)
-        else:
-            lazy_events = _after_snapshot(listed, current, moments.snapshot_end, caches, upsert=upsert, moves=moves)
-        few = few and moments.snapshot_end is None  # a snapshot may write many versions
-        held = few_at_hand(lazy_events, _FEW) if few else None
-        events = caches.enter_context(cached(lazy_events)) if held is None else held
-        known = _known(before, events, by_sequence=moments.by_sequence)
-        deleted = [] if tombstones is None else [_tombstone_events(tombstones, events)]
-        everything = reduce(DataFrame.unionByName, [events, known, *deleted])
-        one_each = _one_per_moment(everything, row, by_sequence=moments.by_sequence)
-        versions = _versions(one_each, row, upsert=upsert, moves=moves).select(*_flat(key, row), START, END)
-        held = None if held is None else few_at_hand(versions, _FEW)
-        versions, options = (versions, {}) if held is None else (held, options)
-        by_sequence = moments.by_sequence
+            removed = _deletes_in_ranges(listed, _current(before), ranges)
+            listed = listed.unionByName(removed, allowMissingColumns=True)
+        versions, are_few = _new_versions(
+            listed, before, moments, caches, upsert=upsert, moves=moves, tombstones=tombstones, few=few
+        )
+        by_sequence, options = moments.by_sequence, options if are_few else {}
         _merge(versions, path, keys=key.names, replaces=by_sequence, new=new, recorded=recorded, options=options)
+
+
+def _new_versions(
+    changes: DataFrame,
+    before: DataFrame,
+    moments: Moments,
+    caches: ExitStack,
+    *,
+    upsert: bool,
+    moves: bool,
+    tombstones: DataFrame | None,
+    few: bool,
+) -> tuple[DataFrame, bool]:
+    """Return the versions that changes make or end, and whether they are few and embedded in their query plan."""
+    key, row = struct_type(changes, "key"), struct_type(changes, "row")
+    if moments.snapshot_end is None:
+        lazy_events = _events(changes, _current(before), moments.column, caches, upsert=upsert, moves=moves)
+    else:
+        end, few = moments.snapshot_end, False  # it may write many versions
+        lazy_events = _after_snapshot(changes, _current(before), end, caches, upsert=upsert, moves=moves)
+    events_at_hand = few_at_hand(lazy_events, _FEW) if few else None
+    events = caches.enter_context(cached(lazy_events)) if events_at_hand is None else events_at_hand
+    known = _known(before, events, by_sequence=moments.by_sequence)
+    deleted = [] if tombstones is None else [_tombstone_events(tombstones, events)]
+    everything = reduce(DataFrame.unionByName, [events, known, *deleted])
+    one_each = _one_per_moment(everything, row, by_sequence=moments.by_sequence)
+    versions = _versions(one_each, row, upsert=upsert, moves=moves).select(*_flat(key, row), START, END)
+    at_hand = None if events_at_hand is None else few_at_hand(versions, _FEW)
+    return (versions, False) if at_hand is None else (at_hand, True)
+
+
+def _current(history: DataFrame) -> DataFrame:
+    return history.where(F.col(END).isNull())
 
 
 def _open_table(

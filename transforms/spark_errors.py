@@ -35,6 +35,9 @@ _FULL = ("No space left on device", "Disk quota exceeded")
 _UNREADABLE = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "DELTA_STATE_RECOVER_ERROR", "java.io.FileNotFoundException")
 """Error conditions, or exception names, for a damaged or missing file, or a store that does not answer."""
 
+_CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED")
+"""Error conditions of a cancelled job."""
+
 _WORKER_FAILURE = re.compile(
     r"ModuleNotFoundError: No module named '[\w.]+'"
     r"|ImportError: cannot import name '\w+' from '[\w.]+'"
@@ -43,6 +46,9 @@ _WORKER_FAILURE = re.compile(
     r"|\w+ >= [\w.]+ must be installed; however, (?:it was not found|your version is \w[\w.]*\w)"
 )
 """Errors of a worker that cannot start: it lacks our modules, a library or Python, or has another version of it."""
+
+_METASTORE_AWAY = re.compile(r"Could not connect to meta store[^\n]*")
+"""Error of Hive's client, four causes below Spark's own, whose condition ``_LEGACY_ERROR_TEMP_3065`` says nothing."""
 
 
 @contextmanager
@@ -85,16 +91,29 @@ def was_interrupted(error: BaseException) -> bool:
     return found is not None
 
 
+def was_cancelled(error: BaseException) -> bool:
+    """Return whether an error, or its cause, is that a job was cancelled: an interrupt cancels all of them."""
+    return any(name in text for name in _CANCELLED for text in (str(error), str(error.__cause__)))
+
+
 def _condition(error: PySparkException | Py4JError) -> str:
     worker = _WORKER_FAILURE.search(str(error))
     if worker is not None:
         return f"its workers lack what a job needs: {worker[0]}"
+    if (away := _METASTORE_AWAY.search("\n".join(_causes(error)))) is not None:
+        return away[0]
     if isinstance(error, PySparkException) and (condition := error.getCondition()):
         raised = _raised_in_python(str(error)) if condition == "PYTHON_EXCEPTION" else None
         return condition if raised is None else f"{condition}: {raised}"
     lines = [line.strip() for line in str(error).splitlines()]
     named = [line for line in lines if ("Exception" in line or "Error" in line) and not line.startswith("at ")]
     return (named[-1].lstrip(": ") if named else type(error).__name__)[:300]
+
+
+def _causes(error: BaseException | None) -> Iterator[str]:
+    """Yield the texts of the Java exceptions that caused an error, as far as PySpark knows them."""
+    while (error := getattr(error, "_cause", None)) is not None:
+        yield str(error)
 
 
 def _unreadable(error: PySparkException | Py4JError, condition: str) -> str:

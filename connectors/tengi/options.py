@@ -146,8 +146,6 @@ class TengiTable(Table):
         names = [caseless(name) for name in self.columns]
         if len(set(names)) < len(names):
             raise ValueError("columns names each column once, and in one spelling")
-        if taken := sorted(name for name in self.columns if caseless(name) in self.reserved_names):
-            raise ValueError(f"columns without {taken[0]}, which is one of silverfold's own")
         if not self.columns:
             return self
         if absent := [name for name in self.keys if name not in self.columns]:

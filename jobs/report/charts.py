@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import altair as alt
 from markupsafe import Markup
 
+from silverfold.conf.unix_time import unix_millis
 from silverfold.pipelines.reading.connection_log import Epoch
 from silverfold.pipelines.storage.commit_note import REBUILT
 from silverfold.pipelines.storage.cuts import FAILED_RULE, CutRow
@@ -99,8 +100,8 @@ def epochs_chart(epochs: Sequence[Epoch], now: datetime, *, is_open: bool, width
     ends_at = [now if is_open and epoch is epochs[-1] else epoch.ended_at or epoch.opened_at for epoch in epochs]
     # the receiver's clock may be ahead of ours, or have been set back
     spans = [(epoch, max(until, epoch.opened_at)) for epoch, until in zip(epochs, ends_at, strict=True)]
-    rows = [{"time": _milliseconds(epoch.opened_at), "until": _milliseconds(until)} for epoch, until in spans]
-    failed = [{"time": _milliseconds(until)} for epoch, until in spans if epoch.error_class is not None]
+    rows = [{"time": unix_millis(epoch.opened_at), "until": unix_millis(until)} for epoch, until in spans]
+    failed = [{"time": unix_millis(until)} for epoch, until in spans if epoch.error_class is not None]
     bars = alt.Chart(alt.InlineData(values=rows)).mark_rect(color="var(--good)", stroke="var(--good)")
     ends = alt.Chart(alt.InlineData(values=failed)).mark_rule(color="var(--bad)", strokeWidth=2)
     axis = _time_axis(min(epoch.opened_at for epoch in epochs), max(now, *(until for _, until in spans)))
@@ -132,11 +133,7 @@ def _failures(cuts: Sequence[CutRow]) -> list[Row]:
 
 
 def _row(cut: CutRow, value: float) -> Row:
-    return {"time": _milliseconds(cut.committed_at), "value": max(value, 0)}  # clocks of two machines may differ
-
-
-def _milliseconds(moment: datetime) -> int:
-    return int(moment.timestamp() * 1000)
+    return {"time": unix_millis(cut.committed_at), "value": max(value, 0)}  # clocks of two machines may differ
 
 
 def _timed(title: str, rows: Sequence[Row]) -> _Panel:
@@ -200,7 +197,7 @@ def _points_by_op(chart: alt.Chart, _count: int) -> alt.Chart:
 def _time_axis(first: datetime, last: datetime, *, is_labelled: bool = True) -> alt.X:
     """Return the axis of a span of time, in UTC, with some room at both ends."""
     room = max((last - first) * 0.02, timedelta(seconds=1) if last > first else timedelta(seconds=30))
-    domain = [_milliseconds(first - room), _milliseconds(last + room)]
+    domain = [unix_millis(first - room), unix_millis(last + room)]
     form, count = next((form, count) for longest, form, count in _TICKS if last - first <= longest)
     axis = alt.Axis(format=form, tickCount=count, title=f"UTC, {_days(first, last)}", labelFlush=True)
     if not is_labelled:

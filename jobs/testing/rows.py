@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
 from typing import Any, Final
@@ -56,22 +56,28 @@ def assert_rows_equal(
         AssertionError: They differ.
         TypeError: What is expected are no rows.
     """
-    if not isinstance(expected, DataFrame):
-        expected = listed(expected)
-    names = set(expected.columns if isinstance(expected, DataFrame) else (name for row in expected for name in row))
-    found = found.select(*(quoted(name) for name in found.columns if name in names or name.lower() not in optional))
-    if not isinstance(expected, DataFrame):
+    if isinstance(expected, DataFrame):
+        found = _compared(found, expected.columns, optional)
+        if set(expected.columns) == set(found.columns):
+            expected = expected.select(*map(quoted, found.columns))
+    else:
+        rows = listed(expected)
+        names = {name for row in rows for name in row}
+        found = _compared(found, names, optional)
         if unknown := sorted(names.difference(found.columns)):
             there = ", ".join(found.columns)
             raise AssertionError(f"{called} has no column {', '.join(unknown)}; its columns: {there}{note}")
-        expected = _dataframe(spark, expected, found.schema)
-    elif names == set(found.columns):
-        expected = expected.select(*map(quoted, found.columns))
+        expected = _dataframe(spark, rows, found.schema)
     try:
         assert_schema_equality(found.schema, expected.schema, ignore_nullable=True, ignore_metadata=True)
     except SchemasNotEqualError as error:
         raise AssertionError(f"{called} has other columns (left) than expected (right):{error}{note}") from None
     assert_same_rows(called, found.collect(), expected.collect(), note)
+
+
+def _compared(found: DataFrame, expected: Collection[str], optional: AbstractSet[str]) -> DataFrame:
+    """Return a DataFrame without the optional columns that are not expected."""
+    return found.select(*(quoted(name) for name in found.columns if name in expected or name.lower() not in optional))
 
 
 def listed(expected: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

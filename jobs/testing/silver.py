@@ -59,8 +59,9 @@ def assert_silver_equals(
             time without a zone is in the zone of the machine.
         at: A position of the feed or a time, as in `Project.read`. A side table can only be read as of now.
         engine_columns: Whether the columns that silverfold adds are compared even if ``expected`` has none of them:
-            ``_position``, ``_row_key``, ``_op`` of a changelog, ``__START_AT`` and ``__END_AT`` of a history,
-            ``_present`` and ``_reasons`` of a side table. Without it, those that ``expected`` has are.
+            ``_position``, ``_row_key``, ``_op`` of a changelog, ``_ordinal`` of a table whose rows are only added,
+            ``__START_AT`` and ``__END_AT`` of a history, ``_present`` and ``_reasons`` of a side table. Without it,
+            those that ``expected`` has are.
 
     Raises:
         AssertionError: Columns or rows differ. The message shows at most 20 differing rows of each side.
@@ -84,7 +85,7 @@ def assert_silver_equals(
 
 def _added_columns(feed: SilverFeed, table: str) -> frozenset[str]:
     """Return the lower-case names of the columns that a table may have beside its source's."""
-    _, opened = open_feed(feed.name, feed.project.settings)
+    connector, opened = open_feed(feed.name, feed.project.settings)
     (name,) = chosen_tables(opened, [silver_table_of(table)], argument=("arguments", "table"))
     of_side_table = {REASONS} if table.endswith(side_table_of("")) else set()
-    return opened.tables[name].reserved_names | of_side_table
+    return connector.reserved_names(opened.tables[name]) | of_side_table

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from structlog.typing import FilteringBoundLogger
 
+from silverfold.conf.unix_time import now_micros
 from silverfold.connectors.base import Connector, Feed
 from silverfold.connectors.registry import open_feed
 from silverfold.jobs.testing.recorded import in_warehouse
@@ -128,7 +129,7 @@ class ReceiverThread:
             connector,
             places,
             stop=self._stop,
-            clock=lambda: time.time_ns() // 1_000,
+            clock=now_micros,
             rng=rng or SystemRandom(),
             log=log or get_logger("receive"),
         )

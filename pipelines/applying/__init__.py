@@ -7,7 +7,7 @@
 `applying.apply_cut`         the line itself
 `applying.table_settings`    Delta's own settings of the table: deletion vectors, change data feed, clustering
 `applying.registration`      names in a catalog, and comments
-`applying.settle`            undoes writes to the companion tables that no commit of the silver table references
+`applying.roll_back`         undoes writes to the companion tables that no commit of the silver table references
 `applying.decode`            the cut's changes; the table and its companion tables before the cut
 `applying.fold_cut`          one net change per key, and the existing rows at those keys
 `applying.fold_statistics`   counts taken from the folded changes

@@ -37,11 +37,12 @@ from silverfold.conf.errors import (
 )
 from silverfold.conf.model import Settings
 from silverfold.conf.names import caseless
+from silverfold.conf.unix_time import timestamp_micros
 from silverfold.connectors.base import Connector, Cut, Feed
 from silverfold.pipelines.applying.apply_cut import apply_cut
 from silverfold.pipelines.applying.cut_job import CutJob, read_job, statistics_of
 from silverfold.pipelines.applying.registration import Registration
-from silverfold.pipelines.applying.settle import settle
+from silverfold.pipelines.applying.roll_back import roll_back
 from silverfold.pipelines.applying.silver import SilverTable
 from silverfold.pipelines.holding.quarantine import Quarantine
 from silverfold.pipelines.holding.quarantine_log import Hold
@@ -51,7 +52,6 @@ from silverfold.pipelines.planning.feed_plan import FeedPlan
 from silverfold.pipelines.planning.plan import Plan, State
 from silverfold.pipelines.spark.session import raising_if_ended
 from silverfold.pipelines.storage.cuts import CutRow, last_cuts, later_than, record, restore
-from silverfold.pipelines.storage.silver_position import moment
 
 _OF_A_CUT = (DuplicateKey, NullKey, Unexplained, ExpectationFailed)
 """Errors of a cut that no single frame causes; the cut is retried with fewer updates."""
@@ -68,7 +68,7 @@ _HOLDING = (SchemaDrift, *HOLDING_LATER, *_OF_SETTINGS)
 _TRIES = 30
 """Number of immediate retries while other processes keep writing the table."""
 
-_TOLD = 2
+_LOGGED_AT = 2
 """Number of retries at which it is logged: one is usual beside another build."""
 
 
@@ -83,7 +83,7 @@ class Step:
     """The cut that was applied; None if there was none, or another process had applied it."""
     error: SilverfoldError | None = None
     """Why the table holds, or why this step failed; None on success."""
-    moved: bool = False
+    unfinished: bool = False
     """Something changed, so another step may find more to do."""
 
 
@@ -192,7 +192,7 @@ class FeedBuild:
                 job = self._read(table, plan.cut)
                 row = self._record(job, apply_cut(job), began)
             self._states[table].registration.after_cut()
-            return Step(table, plan, row, self._plan.bisections[table].fault, moved=True)
+            return Step(table, plan, row, self._plan.bisections[table].fault, unfinished=True)
         except SilverfoldError as error:
             return self._step_after(error, table, plan, job)
 
@@ -217,33 +217,33 @@ class FeedBuild:
                 self._quarantine_fault(name, plan.cut, fault)
             noted = isinstance(fault, PositionGap) and self._plan.noted_losses()
             if noted:  # the missing positions are among them
-                self._plan.begin_anew(name, self.tables[name].position())
-            return Step(name, plan, error=None if noted else fault, moved=noted)
+                self._plan.replan(name, self.tables[name].position())
+            return Step(name, plan, error=None if noted else fault, unfinished=noted)
         except SilverfoldError as unrecorded:  # the next step tries again
             return Step(name, None, error=unrecorded)
 
     def _step_overtaken(self, fault: Overtaken, name: str, plan: Plan | None) -> Step:
         state = self._states[name]
         state.overtaken += 1
-        self._plan.begin_anew(name, self.tables[name].position())
-        if state.overtaken == _TOLD:
+        self._plan.replan(name, self.tables[name].position())
+        if state.overtaken == _LOGGED_AT:
             log = get_logger("build").bind(feed=self.feed.name, table=name)
             log.info("table passes its turn: another process writes it", reason=str(fault))
         again = state.overtaken < _TRIES
-        return Step(name, plan, error=None if again else fault, moved=again)
+        return Step(name, plan, error=None if again else fault, unfinished=again)
 
     def _apply_decisions(self, name: str) -> None:
         """Apply decisions made by users about a held table."""
         bisection, quarantine = self._plan.bisections[name], self._states[name].quarantine
-        if bisection.fault is not None and quarantine.look():
+        if bisection.fault is not None and quarantine.refresh():
             bisection.retain(quarantine.holding)
-            self._plan.reached(name, self.tables[name].position())  # another process may have advanced the table
+            self._plan.advance_to(name, self.tables[name].position())  # another process may have advanced the table
 
     def _holding_fault(self, name: str, plan: Plan) -> SilverfoldError | None:
         """Return the error that holds a table without a cut. Undoes companion writes made for a cut."""
         if (fault := self._plan.bisections[name].fault) is not None:
             with suppress(RebuildNeeded):  # if that fails, the next cut raises it
-                settle(self.tables[name])
+                roll_back(self.tables[name])
         elif plan.state is State.SYNCED and self._plan.before is None:
             self._states[name].quarantine.resolve_through(self._plan.landed, now=self._now())
         return fault
@@ -259,16 +259,17 @@ class FeedBuild:
         """Record that a cut was applied, by this build or, without a row, by another one; return the row recorded."""
         name, cut = job.silver.name, job.cut
         state = self._states[name]
-        self._plan.reached(name, cut.last if row is not None else job.silver.position())
+        self._plan.advance_to(name, cut.last if row is not None else job.silver.position())
         state.overtaken, state.skipped = 0, False
-        self._plan.bisections[name].reached(cut.last)
+        self._plan.bisections[name].drop_passed(cut.last)
         if row is None:  # maybe without frames read here: the other build's commit lists them
             state.quarantine.catch_up(now=self._now())
             return None
-        state.quarantine.reached(cut, now=self._now())
+        state.quarantine.record_cut(cut, now=self._now())
         row = later_than(row, state.committed)
         state.committed = row.committed_at
-        row = replace(row, landed_at=moment(cut.received), seconds=self.clock() - began)
+        landed_at = None if cut.received is None else timestamp_micros(cut.received)
+        row = replace(row, landed_at=landed_at, seconds=self.clock() - began)
         record(self._plan.places, self.feed.name, row)
         return row
 
@@ -297,12 +298,12 @@ class FeedBuild:
         if isinstance(fault, _OF_A_CUT) and bisection.shorten(cut, fault.since) is not None:
             shorter = self._plan.cut(name).cut
             if shorter is not None and shorter.begins[0] == cut.begins[0]:  # else another snapshot's: do not shorten
-                return Step(name, plan, moved=True)
+                return Step(name, plan, unfinished=True)
         if self._quarantine_fault(name, cut, fault):
             self._states[name].skipped = True
-            return Step(name, plan, moved=True)
+            return Step(name, plan, unfinished=True)
         bisection.hold(fault.position if isinstance(fault, UndecodableFrame) else cut.begins[0], cut, fault)
-        return Step(name, plan, error=fault, moved=True)
+        return Step(name, plan, error=fault, unfinished=True)
 
     def _quarantine_fault(self, name: str, cut: Cut, fault: SilverfoldError) -> bool:
         """Record what the table could not take; return whether it may continue without it.

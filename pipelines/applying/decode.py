@@ -1,4 +1,4 @@
-"""Decode a cut, and read its silver table and companion tables as they are before it.
+"""Decode a cut, and check that its changes fit its silver table as it is before the cut.
 
 A silver table has up to three companion tables: its history (`transforms.history`), its tombstones
 (`transforms.tombstones`) and its side table (`pipelines.verifying.compared_rows`). The silver table's own commit comes
@@ -28,19 +28,18 @@ from pyspark.sql import types as T
 
 from silverfold.conf.errors import Overtaken, RebuildNeeded, SnapshotNeeded
 from silverfold.conf.names import caseless
+from silverfold.conf.unix_time import timestamp_micros
 from silverfold.connectors.base import Cut, CutStatistics, TableKind
 from silverfold.connectors.common.arrow_rows import ArrowRows
 from silverfold.pipelines.applying.cut_job import CutJob
-from silverfold.pipelines.applying.settle import open_settled
 from silverfold.pipelines.applying.silver import OpenedTables, SilverTable, check_built
 from silverfold.pipelines.holding.quarantine_log import SKIPPED
 from silverfold.pipelines.landing.dropped import dropped_of
 from silverfold.pipelines.places import REASONS
 from silverfold.pipelines.storage.commit_note import CommitNote
 from silverfold.pipelines.storage.companions import EMPTIED, NO_VERSIONS, CompanionVersions
-from silverfold.pipelines.storage.cuts import built_as_another, from_record, position_in, recorded_in, to_record
+from silverfold.pipelines.storage.cuts import built_as_another, to_record
 from silverfold.pipelines.storage.row_settings import RowSettings, differing, without_undecided
-from silverfold.pipelines.storage.silver_position import moment
 from silverfold.pipelines.store import count_rows, is_emptied, mean_row_bytes
 from silverfold.transforms.changes import FEW_BYTES, at_hand, cached, complete, struct_type, typed_as
 from silverfold.transforms.evolve import Drift, check_names, drift, with_columns
@@ -68,31 +67,31 @@ _OF_ANOTHER_NAME: Final = (
 
 @dataclass(frozen=True)
 class DecodedCut(CutJob):
-    """A cut, decoded, and its table and companion tables before it.
+    """A job, its changes, and the tables they are to be applied to, all with the columns of afterwards.
 
     Args:
-        cache: Holds rows in Spark's cache that are used more than once; closed when the cut is done.
         changes: The decoded change rows, with every column of the contract, typed as the table is.
+        settings: Settings that decide which rows the table has: stream, keys, and `conf.model.Table.row_settings`.
+        is_small: The cut's rows fit into this process, whatever the size of the table.
+        opened: The tables before the cut.
+        known: Commit note of the newest cut; None if no cut counts.
         columns: The table's columns once the cut is applied.
         drift: The change of columns; None if there is no table yet.
         current: The table before the cut, with these columns; None if it does not exist or is append-only. Lazy.
         side_rows: The side table before the cut, with these columns; None if empty. Lazy.
-        opened: The tables before the cut.
-        settings: Settings that decide which rows the table has: stream, keys, and `conf.model.Table.row_settings`.
-        known: Commit note of the newest cut; None if no cut counts.
-        is_small: The cut's rows fit into this process, whatever the size of the table.
+        cache: Holds rows in Spark's cache that are used more than once; closed when the cut is done.
     """
 
-    cache: ExitStack
     changes: DataFrame
+    settings: RowSettings
+    is_small: bool
+    opened: OpenedTables
+    known: CommitNote | None
     columns: T.StructType
     drift: Drift | None
     current: DataFrame | None
     side_rows: DataFrame | None
-    opened: OpenedTables
-    settings: RowSettings
-    known: CommitNote | None
-    is_small: bool
+    cache: ExitStack
 
     @cached_property
     def key(self) -> T.StructType:
@@ -139,7 +138,7 @@ class DecodedCut(CutJob):
     @property
     def tombstones(self) -> DataFrame | None:
         """The tombstones before the cut; None without any. Lazy."""
-        opened = self.opened.tombstones.counts
+        opened = self.opened.tombstones.committed
         return None if opened is None else self.silver.read(self.silver.tombstones, opened)
 
     @property
@@ -147,11 +146,6 @@ class DecodedCut(CutJob):
         """The condition on tombstones before the cut that are no longer needed; None without any."""
         with self.silver.decoding():
             return self.silver.decoder.tombstone_horizon(self.context, self.cut, self.silver.conf)
-
-    @property
-    def generation(self) -> int:
-        """How often the table was rebuilt, or came under other rules or settings, before the cut."""
-        return from_record(recorded_in(self.opened.table, self.silver.app_id))[1]
 
     @property
     def has_other_settings(self) -> bool:
@@ -214,7 +208,7 @@ class DecodedCut(CutJob):
             last_position=cut.last,
             replaced=cut.replaces,
             updates=len(cut.begins),
-            landed_at=None if self.landing is None else moment(self.landing.received),
+            landed_at=None if self.landing is None else timestamp_micros(self.landing.received),
             source_position=None if self.landing is None else self.landing.source_position,
             notes=notes,
             settings=without_undecided(self.settings),
@@ -224,16 +218,17 @@ class DecodedCut(CutJob):
             partial=partial,
             by=self.silver.token,
         )
-        generation = self.generation + self.has_other_settings
+        generation = self.opened.generation + self.has_other_settings
         number = to_record(cut.last, generation) if behind is None else max(cut.last, behind + 1)
         return Recorded(app_id, number, note.to_json())
 
 
-def decode_cut(job: CutJob, cache: ExitStack) -> DecodedCut | None:
-    """Decode a cut, and inspect its table and companion tables, after undoing writes that do not count.
+def decode_cut(job: CutJob, opened: OpenedTables, cache: ExitStack) -> DecodedCut:
+    """Decode a cut. Its changes are lazy; nothing is written.
 
-    Returns:
-        None if another process has already brought the table this far: its columns may be those of later updates.
+    Args:
+        opened: The tables before the cut, whose end the silver table has not reached.
+        cache: See `DecodedCut`.
 
     Raises:
         Overtaken: The table is not at the cut's beginning, or bronze differs from what was planned with.
@@ -241,72 +236,81 @@ def decode_cut(job: CutJob, cache: ExitStack) -> DecodedCut | None:
         SnapshotNeeded: A partial source has a new column, and the cut has no snapshot.
         RebuildNeeded: The table was built under other settings, or a companion table does not match it.
     """
-    silver, cut, context = job.silver, job.cut, job.context
-    opened = open_settled(silver)
-    before = position_in(opened.table, silver.app_id)
-    if before >= cut.last:
-        return None
-    anew = cut.replaces and not silver.conf.keeps_history
-    if opened.table is not None and not anew and is_emptied(silver.place, opened.table.version()):
-        raise RebuildNeeded(EMPTIED, feed=silver.feed.name, table=silver.name)
-    _check_plan(job, before)
-    with silver.decoding():
-        source = silver.decoder.row_type(context, cut, silver.conf)
-    check_names(source, reserved=_reserved(silver), keys=silver.conf.keys, table=silver.name)
-    with silver.decoding():
-        rows = silver.decoder.changes(job.frames, context, cut, silver.conf)
+    silver, is_state = job.silver, job.silver.table_kind is TableKind.STATE
+    _check_beginning(job, opened)
+    rows, source = _decode_frames(job)
     changes = complete(rows.dataframe()) if _folding_finds_errors(silver) else without_errors(rows.dataframe())
     key = struct_type(changes, "key")
     check_key(key, table=silver.name)
-    _check_own(silver, opened, before)
-    known = opened.note if before >= 0 else None
-    settings = silver.row_settings(key.names)
+    _check_own(silver, opened)
+    known, settings = opened.note if opened.position >= 0 else None, silver.row_settings(key.names)
     wanted = _COLUMNS[silver.table_kind](silver, key, source)
     if known is not None:
-        check_built(silver, cut, known, settings, opened, columns=wanted.names)
+        check_built(silver, job.cut, known, settings, opened, columns=wanted.names)
     current = None if opened.table is None else silver.read(silver.place, opened.table)
-    change = None if current is None else drift(current.schema, wanted, table=silver.name, remedy=_remedy(silver))
-    if change is not None and change.added and before >= 0 and _lacks_values(silver, cut):
-        raise SnapshotNeeded(column=change.added[0].name, table=silver.name)
+    change = None if current is None else _check_drift(job, opened, current.schema, wanted)
     columns = wanted if change is None else change.columns
-    is_state = silver.table_kind is TableKind.STATE
     is_small = _is_small(opened, rows, job.statistics)
-    side_rows = _read_side_rows(silver, opened.side.counts, columns)
+    side_rows = _read_side_rows(silver, opened.side.committed, columns)
     decoded = DecodedCut(
         **{**vars(job), "later": _missing_columns(columns, job.later)},
-        cache=cache,
         changes=typed_as(changes, columns) if is_state else changes,
+        settings=settings,
+        is_small=is_small,
+        opened=opened,
+        known=known,
         columns=columns,
         drift=change,
         current=with_columns(current, columns) if is_state and current is not None else None,
         side_rows=at_hand(side_rows) if is_small and side_rows is not None else side_rows,
-        opened=opened,
-        settings=settings,
-        known=known,
-        is_small=is_small,
+        cache=cache,
     )
     offered = T.StructType([*decoded.row, *decoded.later])
     check_rules(silver.session, offered, silver.rules, table=silver.name)
     return decoded
 
 
-def _check_own(silver: SilverTable, opened: OpenedTables, before: int) -> None:
+def _check_beginning(job: CutJob, opened: OpenedTables) -> None:
+    """Raise RebuildNeeded if the table may lack rows, Overtaken if table or bronze differ from the plan."""
+    silver, cut = job.silver, job.cut
+    anew = cut.replaces and not silver.conf.keeps_history
+    if opened.table is not None and not anew and is_emptied(silver.place, opened.table.version()):
+        raise RebuildNeeded(EMPTIED, feed=silver.feed.name, table=silver.name)
+    if opened.position != cut.after:
+        # the cut lacks updates that the table needs: a row may have moved since, or be gone
+        reason = f"another process brought the table to position {opened.position}, or back there; try again"
+        raise Overtaken(reason, table=silver.name)
+    if cut.received is not None and (job.landing is None or job.landing.received != cut.received):
+        raise Overtaken(f"bronze has another frame at position {cut.last} than was planned with", table=silver.name)
+
+
+def _decode_frames(job: CutJob) -> tuple[ArrowRows, T.StructType]:
+    """Return the change rows of a cut, and the source's columns at its end, whose names the table can have."""
+    silver, cut = job.silver, job.cut
+    with silver.decoding():
+        source = silver.decoder.row_type(job.context, cut, silver.conf)
+    reserved = silver.connector.reserved_names(silver.conf)
+    check_names(source, reserved=reserved, keys=silver.conf.keys, table=silver.name)
+    with silver.decoding():
+        return silver.decoder.changes(job.frames, job.context, cut, silver.conf), source
+
+
+def _check_drift(job: CutJob, opened: OpenedTables, current: T.StructType, wanted: T.StructType) -> Drift:
+    """Return the change of the table's columns. Raises SchemaDrift or SnapshotNeeded if it cannot take the new ones."""
+    silver = job.silver
+    change = drift(current, wanted, table=silver.name, remedy=_remedy(silver))
+    if change.added and opened.position >= 0 and _lacks_values(silver, job.cut):
+        raise SnapshotNeeded(column=change.added[0].name, table=silver.name)
+    return change
+
+
+def _check_own(silver: SilverTable, opened: OpenedTables) -> None:
     """Raise RebuildNeeded if the table at the place is another one."""
     other = built_as_another(opened.note, silver.feed.name, silver.name)
-    if opened.table is not None and opened.note is None and before < 0 and count_rows(opened.table) != 0:
+    if opened.table is not None and opened.note is None and opened.position < 0 and count_rows(opened.table) != 0:
         other = "it has rows that no build wrote"
     if other is not None:
         raise RebuildNeeded(other, feed=silver.feed.name, table=silver.name, undo="move it away")
-
-
-def _check_plan(job: CutJob, before: int) -> None:
-    """Raise Overtaken if table or bronze differ from the plan."""
-    cut, table = job.cut, job.silver.name
-    if before != cut.after:  # the cut lacks updates that the table needs: a row may have moved since, or be gone
-        reason = f"another process brought the table to position {before}, or back there; try again"
-        raise Overtaken(reason, table=table)
-    if cut.received is not None and (job.landing is None or job.landing.received != cut.received):
-        raise Overtaken(f"bronze has another frame at position {cut.last} than was planned with", table=table)
 
 
 def _missing_columns(columns: T.StructType, later: Sequence[T.StructField]) -> list[T.StructField]:
@@ -328,16 +332,11 @@ def _is_small(opened: OpenedTables, changes: ArrowRows, statistics: CutStatistic
     """Return whether the cut has few rows and few bytes. Wide ranges have an unknown number of rows."""
     if changes.count is None or changes.size is None or statistics.wide_ranges:
         return False
-    side_count = 0 if opened.side.counts is None else count_rows(opened.side.counts)
+    side_count = 0 if opened.side.committed is None else count_rows(opened.side.committed)
     if side_count is None or changes.count + side_count > _FEW:
         return False
-    tables = [(changes.count + side_count, opened.table), (side_count, opened.side.counts)]
+    tables = [(changes.count + side_count, opened.table), (side_count, opened.side.committed)]
     return changes.size + sum(n * mean_row_bytes(table) for n, table in tables if table is not None) <= FEW_BYTES
-
-
-def _reserved(silver: SilverTable) -> tuple[str, ...]:
-    side_columns = (REASONS,) if silver.connector.source_ordered else ()
-    return (*silver.conf.reserved_names, *side_columns, *((ORDINAL,) if silver.table_kind is TableKind.APPEND else ()))
 
 
 def _folding_finds_errors(silver: SilverTable) -> bool:

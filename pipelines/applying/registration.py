@@ -24,12 +24,13 @@ from silverfold.connectors.base import TableKind
 from silverfold.pipelines.applying.silver import SilverTable
 from silverfold.pipelines.logs import get_logger
 from silverfold.pipelines.places import Place, history_of, side_table_of
+from silverfold.pipelines.spark.running import active_session
 from silverfold.pipelines.spark.session import raising_if_ended
 from silverfold.pipelines.storage.cuts import newest_note
 from silverfold.pipelines.storage.lease import sole_writer
 from silverfold.pipelines.store import open_table
 from silverfold.transforms.merge import settings
-from silverfold.transforms.spark_errors import named_errors
+from silverfold.transforms.spark_errors import named_errors, was_cancelled
 from silverfold.transforms.sql import ESCAPES, escaped, path_table, quoted
 
 _OURS: Final = "silverfold: "
@@ -66,13 +67,14 @@ class Registration:
     def at_rest(self) -> None:
         """Register those that never were, although there is nothing to apply. They have no comment yet.
 
-        Others need no look: it would start a Spark each time that a scheduled build finds nothing new.
+        Others, which may be registered in another schema, are looked at only where Spark runs already: to look would
+        start one each time that a scheduled build finds nothing new.
         """
         left, self._rested = {} if self._rested else {**self._left}, True
         for name, place in left.items():
             with suppress(StoreUnavailable):
                 opened = open_table(place)
-                if opened is not None and not opened.metadata().description:
+                if opened is not None and (not opened.metadata().description or _is_spark_running()):
                     self._register(name, place, opened)
 
     def _register(self, name: str, place: Place, opened: DeltaTable | None) -> None:
@@ -83,8 +85,9 @@ class Registration:
         try:
             with raising_if_ended(), named_errors(name), settings(silver.session, ESCAPES):
                 comment = self._comment(name)
-                found = _create(silver.session, target, place, comment)
-                if found is not None:
+                if _is_view(silver.session, target):
+                    log.error("the name is taken by a view, and stays as it is")
+                elif (found := _create(silver.session, target, place, comment)) is not None:
                     log.error("the name is taken by a table at another place, and stays as it is", place=found)
                 else:
                     with sole_writer(silver.places, silver.feed.name, silver.name):
@@ -94,6 +97,8 @@ class Registration:
         except Overtaken:  # the next cut tries again
             return
         except ApplyError as error:
+            if was_cancelled(error):
+                return
             advice = "are catalog and schema there, and may this user make tables in them? The next build tries again"
             log.warning("the table cannot be registered", reason=str(error), advice=advice)
         del self._left[name]
@@ -126,6 +131,15 @@ class Registration:
         with suppress(SchemaError):  # it cannot be read any more: cuts say so
             return self.silver.connector.column_comments(self.silver.feed, self.silver.name)
         return {}
+
+
+def _is_spark_running() -> bool:
+    with raising_if_ended():
+        return active_session() is not None
+
+
+def _is_view(session: SparkSession, target: str) -> bool:
+    return session.catalog.tableExists(target) and "VIEW" in session.catalog.getTable(target).tableType
 
 
 def _create(session: SparkSession, target: str, place: Place, comment: str) -> str | None:

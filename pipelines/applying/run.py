@@ -320,7 +320,7 @@ def _log(
             seconds=cut.seconds,
             **cut.notes,
         )
-    if step.error is None and cut is None and step.moved:
+    if step.error is None and cut is None and step.unfinished:
         return  # undecided: a shorter cut is tried next
     before = faults.pop(table, None)
     if step.error is not None:

@@ -26,7 +26,7 @@ from silverfold.connectors.base import Connector, Cut, Decoder, Feed, TableKind
 from silverfold.pipelines.applying.table_settings import follow_settings, properties_of
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.spark.session import close_session, own_session
-from silverfold.pipelines.storage.commit_note import NOT_TOLD, CommitNote
+from silverfold.pipelines.storage.commit_note import NOT_RECORDED, CommitNote
 from silverfold.pipelines.storage.companions import (
     GONE,
     NONE,
@@ -35,7 +35,7 @@ from silverfold.pipelines.storage.companions import (
     find_companion,
     history_position,
 )
-from silverfold.pipelines.storage.cuts import app_id, newest_note, position_in, position_reached
+from silverfold.pipelines.storage.cuts import app_id, from_record, newest_note, position_reached, recorded_in
 from silverfold.pipelines.storage.row_settings import RowSettings, describe_difference, differing, row_settings
 from silverfold.pipelines.store import open_table
 from silverfold.transforms.expectations import Rule, rules_digest, rules_of
@@ -156,10 +156,11 @@ class SilverTable:
     def opened(self) -> OpenedTables:
         """Open the silver table and its companion tables, as far as they exist. Raises StoreUnavailable."""
         table = open_table(self.place)
-        note = newest_note(table)
-        version = companion_versions(note, built=position_in(table, self.app_id) >= 0)
+        note, recorded = newest_note(table), recorded_in(table, self.app_id)
+        version = companion_versions(note, built=recorded >= 0)
         return OpenedTables(
             table=table,
+            recorded=recorded,
             note=note,
             history=find_companion(self.history, version.history) if self.conf.keeps_history else NONE,
             tombstones=find_companion(self.tombstones, version.tombstones) if self.connector.source_ordered else NONE,
@@ -194,15 +195,27 @@ class OpenedTables:
 
     Args:
         table: None if it does not exist.
+        recorded: Value that the table's log records (`storage.cuts.to_record`); -1 for none.
         note: Commit note of the table's newest cut; None without one.
         side: The side table.
     """
 
     table: DeltaTable | None
+    recorded: int
     note: CommitNote | None
     history: Companion
     tombstones: Companion
     side: Companion
+
+    @property
+    def position(self) -> int:
+        """The position the table has reached; -1 for none."""
+        return from_record(self.recorded)[0]
+
+    @property
+    def generation(self) -> int:
+        """How often the table was rebuilt, or came under other rules or settings."""
+        return from_record(self.recorded)[1]
 
 
 def check_built(
@@ -230,17 +243,17 @@ def check_built(
     if silver.conf.keeps_history:
         if known.history is None:
             raise RebuildNeeded("its newest cut was applied without a history", feed=feed, table=table)
-        if opened.history.counts is None:
+        if opened.history.committed is None:
             raise RebuildNeeded(GONE["history"], feed=feed, table=table)
-        reached = history_position(opened.history) if known.history == NOT_TOLD else known.last_position
+        reached = history_position(opened.history) if known.history == NOT_RECORDED else known.last_position
         if reached != known.last_position:
             reason = f"its history is at position {reached}, the table at {known.last_position}"
             raise RebuildNeeded(reason, feed=feed, table=table)
     if (
-        known.tombstones not in (None, NOT_TOLD)
+        known.tombstones not in (None, NOT_RECORDED)
         and silver.connector.source_ordered
-        and opened.tombstones.counts is None
+        and opened.tombstones.committed is None
     ):
         raise RebuildNeeded(GONE["tombstones"], feed=feed, table=table)
-    if known.aside is not None and opened.side.counts is None:
+    if known.aside is not None and opened.side.committed is None:
         raise RebuildNeeded(GONE["aside"], feed=feed, table=table)

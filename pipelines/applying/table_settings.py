@@ -20,7 +20,7 @@ from silverfold.pipelines.logs import get_logger
 from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.storage.companions import tables_of
 from silverfold.pipelines.store import open_table
-from silverfold.transforms.spark_errors import named_errors
+from silverfold.transforms.spark_errors import named_errors, was_cancelled
 from silverfold.transforms.sql import path_table, quoted
 
 
@@ -62,6 +62,8 @@ def follow_settings(
         except Overtaken:  # the next cut tries again
             continue
         except ApplyError as error:
+            if was_cancelled(error):
+                continue
             log = get_logger("build").bind(feed=feed, table=name)
             log.warning("a setting of the table cannot be followed", place=place.url, reason=str(error))
         followed.add(place.url)

@@ -44,7 +44,7 @@ class _Turn:
             self.not_before = monotonic() + self.wait
 
     @property
-    def may_move(self) -> bool:
+    def is_due(self) -> bool:
         return monotonic() >= self.not_before and (self.failed or self.build.landed > self.landed)
 
 
@@ -81,14 +81,14 @@ def take_turns(
                 turn = running.pop(future)
                 step = future.result()
                 turn.ended(step, poll_seconds)
-                (due if step.moved else idle).append(turn)
+                (due if step.unfinished else idle).append(turn)
                 yield turn.build, step
             if follow is not None and not stop.is_set() and monotonic() - polled >= poll_seconds:
                 for build in builds:
                     follow(build)
                 were_idle, idle, polled = idle, [], monotonic()
                 for turn in were_idle:
-                    (due if turn.may_move else idle).append(turn)
+                    (due if turn.is_due else idle).append(turn)
 
 
 def _wait_for_steps(

@@ -18,12 +18,12 @@ from silverfold.pipelines.applying.check import CheckedCut
 from silverfold.pipelines.applying.decode import LAST_KEY, ORDINAL, DecodedCut, without_errors
 from silverfold.pipelines.applying.fold_cut import FoldedCut
 from silverfold.pipelines.storage.companions import CompanionVersions, Part
-from silverfold.pipelines.storage.cuts import history_id, position_in, recorded_in, tombstones_id
+from silverfold.pipelines.storage.cuts import history_id, position_in, tombstones_id
 from silverfold.pipelines.storage.swap import Live, failed_by_move, merged_version, replace_companion, unless_moved
 from silverfold.pipelines.store import is_small
 from silverfold.transforms.changes import DELETE, INSERT, complete, typed_as
 from silverfold.transforms.evolve import follow
-from silverfold.transforms.history import Moments, keep_history
+from silverfold.transforms.history import Moments, write_history
 from silverfold.transforms.merge import (
     AT_HAND,
     OP,
@@ -117,7 +117,7 @@ def log_write(decoded: DecodedCut) -> Callable[[], None]:
 def _unless_moved(decoded: DecodedCut, rows: DataFrame) -> DataFrame:
     """Return the rows for a write that fails if the table changes first (`overtaken_if_moved`)."""
     silver = decoded.silver
-    return unless_moved(rows, Live(silver.place, silver.app_id, recorded_in(decoded.opened.table, silver.app_id)))
+    return unless_moved(rows, Live(silver.place, silver.app_id, decoded.opened.recorded))
 
 
 @contextmanager
@@ -138,11 +138,11 @@ def _merge_options(decoded: DecodedCut) -> Mapping[str, str]:
 def _write_history(decoded: DecodedCut, folded: FoldedCut, checked: CheckedCut) -> int:
     """Write the row versions of every update of the cut; return the resulting version of the history."""
     silver, by_decoder = decoded.silver, decoded.silver.connector.folds
-    app, opened = history_id(silver.feed.name, silver.name), decoded.opened.history.counts
+    app, opened = history_id(silver.feed.name, silver.name), decoded.opened.history.committed
     changes = _versions(decoded) if by_decoder else folded.changes
     recorded = decoded.recorded(app, checked.counters, behind=position_in(decoded.opened.history.newest, app))
     try:
-        keep_history(
+        write_history(
             changes,
             silver.history.url,
             before=None if opened is None else silver.read(silver.history, opened),
@@ -200,11 +200,11 @@ def _write_side_table(decoded: DecodedCut, rows: DataFrame | None) -> int | None
     """Write the side table unless it is unchanged; return its version, if any."""
     silver, opened = decoded.silver, decoded.opened
     if rows is None:
-        if opened.side.is_settled:
+        if opened.side.is_committed:
             return None
         rows = silver.session.read.format("delta").load(silver.side_table.url).limit(0)
-    elif opened.side.counts is not None and opened.side.is_settled and _is_unchanged(decoded, rows):
-        return opened.side.counts.version()
+    elif opened.side.committed is not None and opened.side.is_committed and _is_unchanged(decoded, rows):
+        return opened.side.committed.version()
     return replace_companion(rows, silver.side_table, uuid4().hex, table=silver.name)
 
 

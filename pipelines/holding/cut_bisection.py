@@ -126,7 +126,7 @@ class CutBisection:
         """Drop the stops at all other positions: they were resolved by users or by other builds."""
         self._stops = {at: stop for at, stop in self._stops.items() if at in positions}
 
-    def reached(self, position: int) -> None:
+    def drop_passed(self, position: int) -> None:
         """Drop stops that the table has passed."""
         self._end_search()
         self._stops = {at: stop for at, stop in self._stops.items() if at > position}

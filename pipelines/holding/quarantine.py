@@ -99,7 +99,7 @@ class Quarantine:
     _left_out: dict[int, Hold] = field(init=False, default_factory=dict)
     _seen: int = field(init=False, default=-1)
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """Read the ledger if it has grown since the last call; return whether it had. Raises StoreUnavailable."""
         newest = version(self.places, self.feed, self.table)
         if newest == self._seen:
@@ -130,7 +130,7 @@ class Quarantine:
         hold(self.places, self.feed, self.table, found)
         return False
 
-    def reached(self, cut: Cut, *, now: datetime) -> None:
+    def record_cut(self, cut: Cut, *, now: datetime) -> None:
         """Record that the table has taken a cut without some of its frames. Raises StoreUnavailable.
 
         A skip that was undone while the cut was being applied came too late: the skip is recorded again. A skip of
@@ -161,7 +161,7 @@ class Quarantine:
         Raises:
             StoreUnavailable: The quarantine, or its table, cannot be read or written now.
         """
-        self.look()
+        self.refresh()
         if self._seen < 0:  # nothing was ever quarantined
             return
         silver = open_table(self.places.silver(self.feed, self.table))

@@ -31,7 +31,14 @@ from silverfold.pipelines.landing.bronze_table import SCHEMA, app_id, create, la
 from silverfold.pipelines.places import Place
 from silverfold.pipelines.storage.compaction import NO_HOOKS, join_files
 from silverfold.pipelines.storage.silver_position import NO_POSITION, SilverPosition
-from silverfold.pipelines.store import emptied_commits, naming_the_store, open_table, was_overtaken
+from silverfold.pipelines.store import (
+    emptied_commits,
+    naming_the_store,
+    newest_commits,
+    open_table,
+    own_commit,
+    was_overtaken,
+)
 
 # Bodies hardly ever repeat, and nobody searches by them: no dictionary, no statistics.
 _PLAIN_BODY = {"body": ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")}
@@ -190,10 +197,8 @@ class BronzeWriter:
         return table
 
     def _has_own_commit(self, last: int) -> bool:
-        ours = {"receiver": self._token, "last_position": str(last)}
-        with naming_the_store(self._place):
-            commits = self._table.history(_COMMITS_TO_SEARCH)
-        return any(ours.items() <= commit.items() for commit in commits)
+        commits = newest_commits(self._place, self._table, _COMMITS_TO_SEARCH)
+        return own_commit(commits, receiver=self._token, last_position=str(last)) is not None
 
 
 def compact(place: Place) -> int:

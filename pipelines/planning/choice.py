@@ -60,12 +60,12 @@ class TableStream:
         return (self.applied >= 0 or self.rules.base is not None) and self.applied < self.floor - 1
 
     @property
-    def begins_anew(self) -> bool:
+    def may_begin_with_snapshot(self) -> bool:
         """Whether the table, once cut off, may continue with a snapshot: it needs no row versions in between."""
         return self.rules.has_snapshots and not self.rules.every_update
 
     def learn_epoch(self, frames: Frames) -> None:
-        """Take the epochs of the applied position and of the floor from their frames, if these are among them."""
+        """Learn the epochs of the applied position and of the floor from their frames, if these are among them."""
         if self.floor and frames["position"][0] == self.floor:
             self._floor_epoch = int(frames["epoch"][0])
         if self.applied_epoch is not None or self.applied < 0:
@@ -75,12 +75,12 @@ class TableStream:
             self.applied_epoch, received = int(found["epoch"][0]), int(found["received"][0])
             self.is_misfit = self.applied == self.rules.applied and self.rules.received not in (None, received)
 
-    def advance(self, frames: Frames) -> None:
-        """Take the stream's next frames (`pipelines.planning.updates.by_stream`)."""
+    def add_frames(self, frames: Frames) -> None:
+        """Add the stream's next frames (`pipelines.planning.updates.by_stream`)."""
         ahead = frames[np.searchsorted(frames["position"], self.applied, side="right") :]
         if len(ahead):
             self.landed = int(ahead["position"][-1])
-            self._pending.append(self._finder.advance(ahead))
+            self._pending.append(self._finder.add_frames(ahead))
 
     def pending(self) -> Updates:
         """Return the complete updates not yet applied, in landing order of their ends."""
@@ -93,7 +93,7 @@ class TableStream:
         opened = self._finder.open
         return opened[0] if opened and opened[1] == newest_epoch else None
 
-    def reached(self, position: int, newest: int) -> None:
+    def advance_to(self, position: int, newest: int) -> None:
         """Record that a position is reached; ``newest`` is the newest position fed."""
         pending = self.pending()
         passed = int(np.searchsorted(pending["end"], position, side="right"))

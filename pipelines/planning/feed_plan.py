@@ -91,27 +91,27 @@ class FeedPlan:
                 at_least=bisection.frames_allowed,
                 beyond=bisection.tried,
             )
-            passes = conf.keeps_history and self.connector.has_snapshots(conf)
+            every_update = conf.keeps_history and self.connector.has_snapshots(conf)
             past = self.past if self._planner.position(table) < 0 else None
             plan = planned(before=self.before, past=past)
             while plan.cut is not None and (stop := self._stop_within(table, plan.cut)) is not None:
                 refused = plan.cut
                 plan = planned(before=stop, past=past)
-                if plan.cut is None and passes:
+                if plan.cut is None and every_update:
                     # updates before a snapshot may overlay it: then it cannot be taken either
                     past = max(stop, refused.snapshot_end or stop)
                     plan = planned(before=self.before, past=past)
             return plan
 
-    def reached(self, table: str, position: int) -> None:
+    def advance_to(self, table: str, position: int) -> None:
         """Record that a table has reached a position, maybe by another process."""
         with self._lock:
             if position > self._planner.landed:  # another process has seen more
                 self._read_bronze()
             if position >= self._planner.position(table):  # otherwise the next cut is refused and planned anew
-                self._planner.reached(table, position)
+                self._planner.advance_to(table, position)
 
-    def begin_anew(self, table: str, position: int) -> None:
+    def replan(self, table: str, position: int) -> None:
         """Plan anew from a table's position, which may have gone back, and from bronze, which may be another."""
         with self._lock:
             if position < self._planner.position(table):
@@ -148,7 +148,7 @@ class FeedPlan:
                     self._restart()
                     return
                 self._has_unread |= Kind.CONTROL.value in batch["kind"].to_pylist()
-                self._planner.advance(batch)
+                self._planner.add_frames(batch)
                 self._newest = batch["frame_seq"][-1].as_py(), pc.cast(batch["received_at"], pa.int64())[-1].as_py()
             after = self.control[-1].frame_seq if self.control else -1
             control = list(read_frames(self._bronze, kind=Kind.CONTROL, after=after)) if self._has_unread else []

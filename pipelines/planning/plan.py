@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 
 import numpy as np
@@ -35,14 +35,13 @@ import pyarrow as pa
 
 from silverfold.conf.errors import DoubledPositions, PositionGap, ReplacedBronze
 from silverfold.conf.model import CutLimits
+from silverfold.conf.unix_time import timestamp_micros
 from silverfold.connectors.base import Cut
 from silverfold.pipelines.landing.frame_sizes import FrameSizes
 from silverfold.pipelines.landing.ranges import is_inside
 from silverfold.pipelines.planning.choice import Choice, TableStream
 from silverfold.pipelines.planning.rules import StreamRules
 from silverfold.pipelines.planning.updates import Frames, Updates, by_stream, read_frames, spans_of
-
-_EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class State(StrEnum):
@@ -132,8 +131,8 @@ class Planner:
         """The feed's newest epoch among the frames fed; 0 if nothing was fed."""
         return self._epoch
 
-    def advance(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Take the next rows of bronze in position order; rows before `start` are skipped.
+    def add_frames(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Add the next rows of bronze in position order; rows before `start` are skipped.
 
         Args:
             batch: Columns ``frame_seq``, ``epoch``, ``received_at`` (µs), ``stream``, ``kind``, ``boundary``.
@@ -148,7 +147,7 @@ class Planner:
         for table in self._tables.values():
             table.learn_epoch(frames)
             if table.stream in parts:
-                table.advance(parts[table.stream])
+                table.add_frames(parts[table.stream])
         self._next, self._epoch = int(frames["position"][-1]) + 1, int(frames["epoch"][-1])
 
     def plan(
@@ -191,9 +190,9 @@ class Planner:
         """Return the last known position of the table; -1 for none."""
         return self._tables[table].applied
 
-    def reached(self, table: str, position: int) -> None:
+    def advance_to(self, table: str, position: int) -> None:
         """Record that the table has reached ``position``, the end of an update."""
-        self._tables[table].reached(position, self._landed)
+        self._tables[table].advance_to(position, self._landed)
 
     def _plan(self, state: TableStream, cut: Cut | None, pending: Updates, choice: Choice) -> Plan:
         alive = state.alive(pending, choice, self._epoch)
@@ -205,7 +204,7 @@ class Planner:
             landed=state.landed,
             applied=state.applied,
             backlog_updates=len(oldest),
-            oldest_waiting=_time(oldest[0]) if len(oldest) else None,
+            oldest_waiting=timestamp_micros(int(oldest[0])) if len(oldest) else None,
             superseded=choice.superseded,
             applied_epoch=state.applied_epoch,
         )
@@ -224,7 +223,7 @@ class Planner:
         return frames[steps > 0]
 
     def _check_dense(self, name: str, state: TableStream) -> None:
-        if state.is_cut_off and not state.begins_anew:
+        if state.is_cut_off and not state.may_begin_with_snapshot:
             advice = _restart_advice(state.rules, f"`silverfold rebuild {self._feed} {name}`", self._floor)
             raise PositionGap(feed=self._feed, first=state.applied + 1, last=self._floor - 1, advice=advice)
         if state.is_misfit:
@@ -257,10 +256,6 @@ def _restart_advice(rules: StreamRules, rebuild: str, floor: int) -> str:
     if not rules.has_snapshots:
         return f"they were dropped while the table was not in the feed. To begin anew at position {floor}, remove it"
     return f"its history lacks what was dropped. To begin that anew at position {floor}, remove it and run {rebuild}"
-
-
-def _time(microseconds: int) -> datetime:
-    return _EPOCH_0 + timedelta(microseconds=int(microseconds))
 
 
 def _horizon(pending: Updates, open_since: int | None, before: int | None) -> int:
@@ -297,17 +292,17 @@ def _build_cut(stream: str, applied: int, choice: Choice, count: int, beyond: in
         return None
     further = int(np.argmax(choice.updates["end"] > beyond)) + 1  # 1 if there is none
     count = max(count, choice.whole, further if beyond >= 0 else 0)
-    taken = choice.updates[:count]
-    in_order = taken[np.argsort(taken["begin"], kind="stable")]
+    chosen = choice.updates[:count]
+    in_order = chosen[np.argsort(chosen["begin"], kind="stable")]
     return Cut(
         stream=stream,
-        epoch=int(taken["epoch"][-1]),
+        epoch=int(chosen["epoch"][-1]),
         after=applied,
-        last=int(taken["end"][-1]),
+        last=int(chosen["end"][-1]),
         spans=spans_of(in_order),
         begins=tuple(in_order["begin"].tolist()),
         ends=tuple(in_order["end"].tolist()),
         replaces=choice.replaces,
-        snapshot_end=int(taken["end"][choice.whole - 1]) if choice.replaces else None,
-        received=int(taken["received"][-1]),
+        snapshot_end=int(chosen["end"][choice.whole - 1]) if choice.replaces else None,
+        received=int(chosen["received"][-1]),
     )

@@ -21,8 +21,8 @@ class StreamRules:
         applied_epoch: Epoch of that position; None to take it from bronze.
         every_update: No snapshot supersedes earlier updates: each takes effect in turn, as history requires.
         stream: `Connector.stream`; empty if it has the table's name.
-        received: When the frame at ``applied`` was received, in microseconds, from the table's own log; None if not
-            recorded. Bronze was lost or exchanged if its frame there was received at another time.
+        received: When the frame at ``applied`` was received, in microseconds since 1970, from the table's own log;
+            None if not recorded. Bronze was lost or exchanged if its frame there was received at another time.
         is_misfit: Bronze was exchanged: `pipelines.landing.losses.was_replaced`.
         base: Position of the table's base; None if it has none.
         complete: `pipelines.landing.dropped.Dropped.complete`.

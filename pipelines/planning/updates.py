@@ -107,8 +107,8 @@ class UpdateFinder:
         """Drop the open update: its end will not be fed."""
         self._open = self._open[:0]
 
-    def advance(self, frames: Frames) -> Updates:
-        """Take the stream's next frames (`by_stream`); return the updates they complete, ordered by ``end``."""
+    def add_frames(self, frames: Frames) -> Updates:
+        """Add the stream's next frames (`by_stream`); return the updates they complete, ordered by ``end``."""
         frames["number"] = np.arange(self._frames, self._frames + len(frames))
         self._frames += len(frames)
         is_event = np.isin(frames["boundary"], (_BEGIN, _END, _WHOLE))

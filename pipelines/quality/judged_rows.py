@@ -56,8 +56,8 @@ def judged_rows(session: SparkSession, places: Places, feed: str, table: str) ->
     side = companion(places, feed, table, "aside", at=opened.version())
     if side.is_gone:
         raise RebuildNeeded(f"{side_table_of(table)} is gone", feed=feed, table=table)
-    if side.counts is not None:
-        side_rows = _at(session, places.side_table(feed, table), side.counts.version(), side_table_of(table))
+    if side.committed is not None:
+        side_rows = _at(session, places.side_table(feed, table), side.committed.version(), side_table_of(table))
         failing = side_rows.where(~F.coalesce(is_incomplete(REASONS), F.lit(False))).drop(POSITION, PRESENT, REASONS)
         same = silver.drop(POSITION).limit(0).unionByName(failing, allowMissingColumns=True)
         rows = rows.unionAll(_whole(same.select(*map(quoted, silver.drop(POSITION).columns)), is_aside=True))

@@ -82,7 +82,9 @@ def read_built(
     with naming_the_store(place):
         now = silver_position(places, feed.name, table)
         companions = {part: companion_of(places, feed.name, table, part, opened) for part in parts}
-        counts = {part: None if each.counts is None else count_rows(each.counts) for part, each in companions.items()}
+        counts = {
+            part: None if each.committed is None else count_rows(each.committed) for part, each in companions.items()
+        }
         return Built(
             True,
             now,
@@ -92,7 +94,7 @@ def read_built(
             last_cut,
             versions=counts.get("history"),
             tombstones=counts.get("tombstones"),
-            side_count=0 if companions["aside"].counts is None else counts["aside"],
+            side_count=0 if companions["aside"].committed is None else counts["aside"],
             degraded_keys=len(degraded_rows(places, connector, feed, table, opened.version()).keys),
             begins_at=begins,
             base=base,

@@ -207,7 +207,7 @@ def read_status(places: Places, connector: Connector, feed: Feed, *, now: dateti
     }
     planner = Planner(feed.name, rules, floor=floor, last=last, lost=lost)
     for batch in read_small_columns(bronze, after=planner.start - 1):
-        planner.advance(batch)
+        planner.add_frames(batch)
         landed_at = batch["received_at"][-1].as_py()
     marks = epoch_marks(bronze, planner.epoch)
     newest = {name: marks.of_streams.get(connector.stream(feed, name)) for name in feed.tables}

@@ -201,11 +201,11 @@ class _Cuts:
         return [self._history_view(table, name, row, position) for name in self.names(table)[1:]]
 
     def _history_view(self, table: str, name: str, row: CutRow, position: int) -> _TableView:
-        then = companion(self.places, self.feed.name, table, "history", at=row.delta_version).counts
+        then = companion(self.places, self.feed.name, table, "history", at=row.delta_version).committed
         if self.connector.source_ordered:
             why = self._table(table, row, position).why  # if that version is gone, the log cannot identify its history
             return self._version_view(table, name, then, position) if why is None else _TableView(name, why=why)
-        now = companion(self.places, self.feed.name, table, "history").counts
+        now = companion(self.places, self.feed.name, table, "history").committed
         rebuilt = history_rebuilt(self.places, self.feed.name, table)
         was_another = rebuilt is not None and row.delta_version < rebuilt.delta_version
         shown = self._version_view(table, name, then if was_another or now is None else now, position)
@@ -276,7 +276,7 @@ class _Cuts:
         planner = Planner(self.feed.name, {table: rules}, lost=self.lost)
         for batch in read_small_columns(self.places.bronze(self.feed.name), after=row.last_position - 1):
             seen = int(np.searchsorted(batch["frame_seq"].to_numpy(), position, side="right"))
-            planner.advance(batch.slice(0, seen))
+            planner.add_frames(batch.slice(0, seen))
             if seen < batch.num_rows:
                 break
         return planner.plan(table, CutLimits()).cut

@@ -137,7 +137,7 @@ def _look_up(places: Places, then: Mapping[str, AsOf], feed: str, name: str) -> 
         why = now_only or then[feed].missing.get(name)
         return _Lookup(why is None, why)
     found = companion_named(places, feed, name)
-    if found is not None and (found.is_gone or (found.counts is None and not is_aside)):
+    if found is not None and (found.is_gone or (found.committed is None and not is_aside)):
         return _Lookup(why=f"{called} is not what its table was built with: run `silverfold rebuild {feed} {table}`")
     return _Lookup(True, beside=found)
 
@@ -152,8 +152,8 @@ def _view_rows(
         return _up_to(rows, then[feed].until[name]) if name in then[feed].until else rows
     if found is None:
         return _read(session, place, None)
-    if found.counts is not None:
-        return _read(session, place, found.counts.version())
+    if found.committed is not None:
+        return _read(session, place, found.committed.version())
     table = _read(session, places.silver(feed, silver_table_of(name)), None).limit(0)
     return table.select("*", *(F.lit(None).cast("array<string>").alias(name) for name in (PRESENT, REASONS)))
 

@@ -23,7 +23,7 @@ class CommitNote:
             field.
         rules: A digest of the table's rules; None in notes older than this field.
         source_position: Source position of the cut's last frame; None if the source gives none.
-        history: Version of the history that counts from then on; None for none, `NOT_TOLD` in notes older than this
+        history: Version of the history that counts from then on; None for none, `NOT_RECORDED` in notes older than this
             field.
         tombstones: The same for its tombstones.
         aside: The same for its side table.
@@ -64,8 +64,8 @@ class CommitNote:
             found = json.loads(str(text))
             landed_at = found.get("landed_at")
             known = {
-                "history": None if found.get("keeps_history") is False else NOT_TOLD,
-                "tombstones": NOT_TOLD,
+                "history": None if found.get("keeps_history") is False else NOT_RECORDED,
+                "tombstones": NOT_RECORDED,
                 "aside": _LOST if found.get("keeps_aside") else None,
                 **{name: found[name] for name in _NOTE if name in found},
                 "landed_at": None if landed_at is None else datetime.fromisoformat(landed_at),
@@ -81,7 +81,7 @@ REBUILT = "rebuilt"
 HISTORY_BEGINS = "history_begins"
 """Note of the same cut: the position from which it built the history, if it restarted it."""
 
-NOT_TOLD = -1
+NOT_RECORDED = -1
 """Version of a companion table where the silver commit does not record one: the newest."""
 
 _LOST = -2

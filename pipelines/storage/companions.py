@@ -2,7 +2,7 @@
 
 A cut or a rebuild writes them first and the silver table last. The silver commit records which version of each counts
 (`pipelines.storage.commit_note.CommitNote`), so it decides for all of them. Writes of a process that died or was
-overtaken do not count. The next cut undoes them (`pipelines.applying.settle`).
+overtaken do not count. The next cut undoes them (`pipelines.applying.roll_back`).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from deltalake.exceptions import DeltaError
 from silverfold.conf.model import Table
 from silverfold.connectors.base import Connector
 from silverfold.pipelines.places import Place, Places, history_of, side_table_of, silver_table_of
-from silverfold.pipelines.storage.commit_note import NOT_TOLD, REBUILT, CommitNote
+from silverfold.pipelines.storage.commit_note import NOT_RECORDED, REBUILT, CommitNote
 from silverfold.pipelines.storage.cuts import app_id, newest_note, position_in
-from silverfold.pipelines.store import count_rows, is_emptied, naming_the_store, open_table
+from silverfold.pipelines.store import count_rows, is_emptied, newest_commits, open_table
 
 Part: TypeAlias = Literal["history", "tombstones", "aside"]
 """Which of the companion tables."""
@@ -33,7 +33,7 @@ GONE: Mapping[Part, str] = {
 EMPTIED = "the commit of its newest version is an empty file, as a power cut leaves"
 """The same for the silver table itself. Spark may still know the commit from another file; other readers do not."""
 
-TAKEN_BACK = "taken_back_to"
+ROLLED_BACK = "taken_back_to"
 """Note of a commit that undid other writes: the version whose rows it has, -1 for none."""
 
 
@@ -42,9 +42,9 @@ class Companion(NamedTuple):
 
     newest: DeltaTable | None
     """At its newest version; None if it does not exist."""
-    counts: DeltaTable | None
+    committed: DeltaTable | None
     """At the newest version with the rows that count; None if no rows count, or they are gone."""
-    is_settled: bool
+    is_committed: bool
     """Its newest version has exactly the rows that count."""
     is_gone: bool = False
     """The version that counts can no longer be read."""
@@ -76,28 +76,28 @@ def companion_versions(note: CommitNote | None, *, built: bool) -> CompanionVers
     """
     if note is not None:
         return CompanionVersions(note.history, note.tombstones, note.aside)
-    return CompanionVersions(NOT_TOLD, NOT_TOLD, NOT_TOLD) if built else NO_VERSIONS
+    return CompanionVersions(NOT_RECORDED, NOT_RECORDED, NOT_RECORDED) if built else NO_VERSIONS
 
 
 def find_companion(place: Place, version: int | None) -> Companion:
     """Open a companion table. Raises StoreUnavailable.
 
     Args:
-        version: The version that counts; None for none, `NOT_TOLD` for the newest.
+        version: The version that counts; None for none, `NOT_RECORDED` for the newest.
     """
     newest = open_table(place)
     if newest is None:
-        return Companion(None, None, True, is_gone=version is not None and version != NOT_TOLD)
+        return Companion(None, None, True, is_gone=version is not None and version != NOT_RECORDED)
     last = newest.version()
     if version is not None and is_emptied(place, version):  # by a power cut: the version exists without its rows
         return Companion(newest, None, False, is_gone=True)
-    if version in (last, NOT_TOLD):
+    if version in (last, NOT_RECORDED):
         return Companion(newest, newest, True)
     same, written = _with_same_rows(place, newest, -1 if version is None else version)
     if version is None:
         return Companion(newest, None, last in same or count_rows(newest) == 0, written=written)
-    counts = newest if last in same else _at(place, max(same), last)
-    return Companion(newest, counts, last in same, counts is None, written)
+    committed = newest if last in same else _at(place, max(same), last)
+    return Companion(newest, committed, last in same, committed is None, written)
 
 
 def was_written_on(place: Place, newest: DeltaTable, version: int, before: DeltaTable | None) -> bool:
@@ -169,7 +169,7 @@ def tables_of(places: Places, feed: str, table: str) -> list[Place]:
 
 def history_position(found: Companion) -> int:
     """Return the position of the history's version that counts; -1 for none. Raises StoreUnavailable."""
-    note = None if found.counts is None else newest_note(found.newest, until=found.counts.version())
+    note = None if found.committed is None else newest_note(found.newest, until=found.committed.version())
     return -1 if note is None else note.last_position
 
 
@@ -177,7 +177,7 @@ def _with_same_rows(place: Place, newest: DeltaTable, version: int) -> tuple[set
     """Return the versions with the same rows as ``version`` (-1 for none), and how many of our commits follow them."""
     same, written = {version}, 0
     for at, is_ours, notes in _commits(place, newest, after=version):
-        if (notes.get(TAKEN_BACK) if is_ours else at - 1) in same:
+        if (notes.get(ROLLED_BACK) if is_ours else at - 1) in same:
             same.add(at)
             written = 0
         else:
@@ -190,8 +190,7 @@ def _commits(place: Place, newest: DeltaTable, *, after: int) -> Iterator[tuple[
 
     Ours are recognised by their metadata; maintenance commits keep the same rows.
     """
-    with naming_the_store(place):
-        commits = newest.history(newest.version() - after) if newest.version() > after else []
+    commits = newest_commits(place, newest, newest.version() - after) if newest.version() > after else []
     for commit in reversed(commits):
         if commit["version"] > after:
             text = commit.get("userMetadata")

@@ -24,7 +24,7 @@ from silverfold.pipelines.places import Place, Places
 from silverfold.pipelines.storage import ledger
 from silverfold.pipelines.storage.commit_note import CommitNote
 from silverfold.pipelines.storage.row_settings import describe_difference, differing, row_settings
-from silverfold.pipelines.store import emptied_commits, is_damaged, naming_the_store, open_table
+from silverfold.pipelines.store import emptied_commits, is_damaged, naming_the_store, newest_commits, open_table
 
 SCHEMA = pa.schema(
     [
@@ -154,8 +154,7 @@ def newest_notes(opened: DeltaTable | None, *, until: int | None = None) -> Iter
         return
     seen = 0
     for limit in (1, _OVERLAP, None):  # maintenance commits may be newer
-        with naming_the_store(opened.table_uri):
-            commits = opened.history(limit)
+        commits = newest_commits(opened.table_uri, opened, limit)
         known = (commit for commit in commits[seen:] if until is None or commit["version"] <= until)
         found = (CommitNote.from_json(commit.get("userMetadata")) for commit in known)
         yield from (note for note in found if note is not None)
@@ -317,8 +316,7 @@ def cuts_in_log(silver: Place, table: str, known: int | None = None) -> list[Cut
         return []
     # A known version ahead of the table's is that of an earlier table at this place: then nothing is known.
     ahead = -1 if known is None else opened.version() - known
-    with naming_the_store(silver):
-        commits = opened.history(ahead + _OVERLAP if ahead >= 0 else None)
+    commits = newest_commits(silver, opened, ahead + _OVERLAP if ahead >= 0 else None)
     found: list[CutRow] = []
     for commit in reversed(commits):
         row = from_commit(commit)

@@ -8,15 +8,12 @@ reached, so that no position is used for two frames (`pipelines.landing.writer`)
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from silverfold.conf.unix_time import unix_micros
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.storage.cuts import app_id, newest_note, position_in
 from silverfold.pipelines.store import open_table
-
-_EPOCH_0: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class SilverPosition(NamedTuple):
@@ -41,7 +38,7 @@ def silver_position(places: Places, feed: str, table: str) -> SilverPosition:
     position, note = position_in(opened, app_id(feed, table)), newest_note(opened)
     if note is None or note.last_position != position:
         return SilverPosition(position)
-    received = None if note.landed_at is None else (note.landed_at - _EPOCH_0) // _MICROSECOND
+    received = None if note.landed_at is None else unix_micros(note.landed_at)
     return SilverPosition(position, note.epoch, received, note.source_position)
 
 
@@ -54,8 +51,3 @@ def source_positions(tables: Mapping[str, SilverPosition]) -> dict[str, str]:
     """Return the source position of the last frame of each table that knows it."""
     known = {table: found.source_position for table, found in tables.items()}
     return {name: position for name, position in known.items() if position is not None}
-
-
-def moment(received: int | None) -> datetime | None:
-    """Return a receive time in microseconds since 1970 as a datetime."""
-    return None if received is None else _EPOCH_0 + received * _MICROSECOND

@@ -25,7 +25,7 @@ from silverfold.pipelines.places import Place
 from silverfold.pipelines.storage.commit_note import CommitNote
 from silverfold.pipelines.storage.companions import was_written_on
 from silverfold.pipelines.storage.cuts import from_commit, from_record, recorded_in, to_record
-from silverfold.pipelines.store import naming_the_store, open_table
+from silverfold.pipelines.store import newest_commits, open_table, own_commit
 from silverfold.transforms.merge import allow_columns, commented, overwrite, plainly_typed, table_properties
 from silverfold.transforms.spark_errors import named_errors
 from silverfold.transforms.sql import quoted
@@ -109,12 +109,10 @@ def _find_commit(place: Place, metadata: str, *, table: str) -> tuple[DeltaTable
     newest = open_table(place)
     if newest is None:
         raise Overtaken(f"another process removed {place} meanwhile", table=table)
-    with naming_the_store(place):
-        commits = newest.history(_RECENT_COMMITS)
-    found = next((int(each["version"]) for each in commits if each.get("userMetadata") == metadata), None)
+    found = own_commit(newest_commits(place, newest, _RECENT_COMMITS), userMetadata=metadata)
     if found is None:
         raise Overtaken(f"another process wrote {place} meanwhile", table=table)
-    return newest, found
+    return newest, int(found["version"])
 
 
 def version_of(place: Place) -> int:
@@ -187,10 +185,11 @@ def _swapped_version(note: CommitNote, live: Live, before: int) -> int:
     opened = open_table(live.place)
     if opened is None or opened.version() <= before:
         raise TableMoved
-    with naming_the_store(live.place):
-        newest_first = opened.history(opened.version() - before)
-    ours = next((c["version"] for c in newest_first if c.get("userMetadata") == note.to_json()), None)
-    between = [from_commit(commit) for commit in newest_first if ours is not None and before < commit["version"] < ours]
-    if ours is None or any(cut is not None for cut in between):
+    newest_first = newest_commits(live.place, opened, opened.version() - before)
+    ours = own_commit(newest_first, userMetadata=note.to_json())
+    if ours is None:
         raise TableMoved
-    return int(ours)
+    between = [from_commit(commit) for commit in newest_first if before < commit["version"] < ours["version"]]
+    if any(cut is not None for cut in between):
+        raise TableMoved
+    return int(ours["version"])

@@ -73,9 +73,9 @@ class _Base:
         found = companion(self.places, self.feed, self.table, part, at=self.opened.version())
         if found.is_gone:
             raise StoreUnavailable(f"{self.places.own(self.feed)}: its {part} is gone")
-        if found.counts is None:
+        if found.committed is None:
             return None
-        return self._at(companion_place(self.places, self.feed, self.table, part), found.counts.version())
+        return self._at(companion_place(self.places, self.feed, self.table, part), found.committed.version())
 
     def _at(self, place: Place, version: int) -> DataFrame:
         with named_errors(self.table):

@@ -133,7 +133,7 @@ class BaseBuild:
             ) as build,
         ):
             build.refresh()
-            while (step := build.step(self.table)).moved:
+            while (step := build.step(self.table)).unfinished:
                 pass
             if step.error is not None:
                 raise step.error

@@ -257,7 +257,7 @@ class Maintenance:
         return "unused files removed"
 
     def _vacuum_beside(self, places: Places, name: str, part: Part, place: Place) -> str:
-        if companion(places, self.feed.name, name, part).is_settled:
+        if companion(places, self.feed.name, name, part).is_committed:
             return self._vacuum_silver(place)
         return "no files removed: the version that the table counts is not the newest one"
 

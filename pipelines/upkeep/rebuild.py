@@ -312,7 +312,7 @@ class Rebuild:
         found = companion(self._side, self.feed.name, self.table, part)
         if found.is_gone:
             raise StoreUnavailable(f"{new}: somebody has removed it")
-        built = found.counts
+        built = found.committed
         if built is None and open_table(old) is None:
             return None
         rows = self._rows_at(old).limit(0) if built is None else self._rows_at(new, built.version())
@@ -359,7 +359,7 @@ class Rebuild:
         ) as build:
             build.refresh()
             goal = build.landed if before is None else before - 1
-            while (step := build.step(self.table)).moved:
+            while (step := build.step(self.table)).unfinished:
                 if step.applied is not None:
                     self.tell(step.applied.last_position, goal)
             reached = build.tables[self.table].position()

@@ -33,6 +33,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from silverfold.conf.unix_time import unix_micros
 from silverfold.connectors.base import Connector, Feed
 from silverfold.connectors.frames import Boundary, Kind
 from silverfold.pipelines.landing.bronze import read_small_columns
@@ -114,7 +115,7 @@ def plan_retention(places: Places, connector: Connector, feed: Feed, *, keep_sin
     for name, each in rules.items():
         if each.base is not None and base_damage(places, connector, feed, name) is not None:
             rules[name] = replace(each, base=None)
-    scan = _BronzeScan(list({each.stream: None for each in rules.values()}), _microseconds(keep_since))
+    scan = _BronzeScan(list({each.stream: None for each in rules.values()}), unix_micros(keep_since))
     for batch in read_small_columns(bronze, after=dropped_to - 1):
         scan.take(batch)
     if scan.doubled is not None:
@@ -283,7 +284,7 @@ class _BronzeScan:
         self._note_epochs(frames)
         for index, part in by_stream(frames).items():
             name = self._streams[index]
-            self._found[name].append(self._finders[name].advance(part))
+            self._found[name].append(self._finders[name].add_frames(part))
 
     def updates(self, stream: str) -> Updates:
         return np.concatenate(self._found[stream])
@@ -363,10 +364,6 @@ def _safe_floor_for(floor: int, need: Need) -> int:
     another = bool((need.snapshots["begin"][:-1] >= floor).any())
     overlays = bool((need.updates["begin"] >= floor).any())
     return floor if another or not overlays else int(need.snapshots["begin"][-2])
-
-
-def _microseconds(moment: datetime) -> int:
-    return int(moment.timestamp() * 1_000_000)
 
 
 def describe(retention: Retention) -> str:

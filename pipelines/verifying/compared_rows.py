@@ -26,7 +26,7 @@ def read_side_table(places: Places, feed: str, table: str, version: int | None =
     Args:
         version: Version of the silver table, if not the newest: the side table is read as of it.
     """
-    opened = companion(places, feed, table, "aside", at=version).counts
+    opened = companion(places, feed, table, "aside", at=version).committed
     if opened is None:
         return None
     found = SilverRows(places.side_table(feed, table), opened).table()
@@ -89,7 +89,7 @@ def older_than_deletes(places: Places, connector: Connector, feed: Feed, table: 
     """Return a message on rows older than their key's tombstone; None if there are none, or it cannot be determined."""
     if not connector.source_ordered:
         return None
-    tombstones = companion(places, feed.name, table, "tombstones", at=rows.version).counts
+    tombstones = companion(places, feed.name, table, "tombstones", at=rows.version).committed
     if tombstones is None:
         return None
     keys = connector.reference(feed, table).keys

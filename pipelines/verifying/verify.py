@@ -176,11 +176,11 @@ def verify_history(places: Places, connector: Connector, feed: Feed, table: str)
     if silver is None or position < 0:
         return unknown(name, None, verdict=Verdict.NOT_BUILT)
     found = companion_of(places, feed.name, table, "history", silver)
-    if found.counts is None:
+    if found.committed is None:
         why = "there is none" if found.newest is None else "it is not what the newest cut was applied with"
         again = f"run `silverfold rebuild {feed.name} {table}`"
         return unknown(name, f"{why}, the table stands at {position}: {again}", verdict=Verdict.DIFFERENT)
-    rows = SilverRows(places.history(feed.name, table), found.counts)
+    rows = SilverRows(places.history(feed.name, table), found.committed)
     history = Silver(position if note is None else note.last_position, rows)
     other = built_otherwise(places, connector, feed, table, settings.keys)
     if other is not None:

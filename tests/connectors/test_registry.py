@@ -158,6 +158,77 @@ def test_a_source_with_an_order_of_its_own_keeps_no_history_of_tables_with_snaps
     assert feed.tables["quotes"].keeps_history
 
 
+FEEDS_OF = {
+    "deephaven": 'connector = "deephaven"\naddress = "h:1"\n[tables.a]\nsource = "A"\n',
+    "hstreamdb": (
+        'connector = "hstreamdb"\naddress = "hstream://h"\noptions = { stream = "s", subscription = "f" }\n[tables.a]\n'
+    ),
+    "sbe": (
+        'connector = "sbe"\naddress = "h:1"\noptions = { schema = "builtin", framing = "sofh" }\n'
+        '[tables.a]\ntemplate = "Trade"\n'
+    ),
+    "sqlitecloud": 'connector = "sqlitecloud"\naddress = "sqlitecloud://h/db"\n[tables.a]\n',
+    "sqlitecloud_webhooks": (
+        'connector = "sqlitecloud_webhooks"\noptions = { database = "db", insecure = true }\n[tables.a]\n'
+    ),
+    "tengi": 'connector = "tengi"\naddress = "tengi://h"\noptions = { transport = "tcp" }\n[tables.a]\n',
+}
+TYPED = 'keys = ["{0}"]\ntypes = {{ "{0}" = "bigint" }}'
+DECLARED = 'keys = ["{0}"]\ncolumns = {{ "{0}" = "bigint" }}'
+
+
+def names_refused(settings, connector, lines):
+    """Return the settings that name a column as none can be called, and how they do."""
+    try:
+        open_feed("market", settings(FEEDS_OF[connector] + lines))
+    except ConfigError as error:
+        found = (error, *error.others)
+        return {(each.key, each.found, each.allowed) for each in found if each.allowed.startswith("other columns: ")}
+    return set()
+
+
+@pytest.mark.parametrize(
+    ("connector", "lines", "refused"),
+    [
+        ("deephaven", 'keys = ["{0}"]\ncolumns = ["{0}"]', {"keys", "columns"}),
+        ("hstreamdb", DECLARED, {"keys", "columns"}),
+        ("sbe", 'keys = ["{0}"]', {"keys"}),
+        ("sqlitecloud", TYPED, {"keys", "types"}),
+        ("sqlitecloud_webhooks", TYPED, {"keys", "types"}),
+        ("tengi", DECLARED, {"keys", "columns"}),
+    ],
+)
+def test_no_table_names_a_column_as_silver_does(settings, connector, lines, refused):
+    allowed = "other columns: one of this name is silverfold's own"
+    found = names_refused(settings, connector, lines.format("_Position"))
+    assert found == {(f"tables.a.{setting}", "_Position", allowed) for setting in refused}
+
+
+@pytest.mark.parametrize(
+    ("connector", "lines", "name", "allowed"),
+    [
+        ("tengi", DECLARED, "_METADATA", "one of this name is one of Delta's own"),
+        ("tengi", DECLARED + "\nchange_data_feed = true", "_Change_Type", "with change_data_feed Delta adds one of"),
+        ("tengi", DECLARED + "\nstored_as_scd_type = 2", "__Start_At", "with stored_as_scd_type = 2 silverfold adds"),
+        ("tengi", DECLARED, "_change_type", None),
+        ("tengi", DECLARED, "__START_AT", None),
+        ("hstreamdb", DECLARED, "_ordinal", None),
+        (
+            "hstreamdb",
+            DECLARED,
+            "_reasons",
+            "one of this name is silverfold's own",
+        ),  # its rows may wait beside the table
+        ("tengi", DECLARED, "_reasons", None),
+    ],
+)
+def test_which_names_are_taken_depends_on_what_a_table_has_beside_it(settings, connector, lines, name, allowed):
+    found = names_refused(settings, connector, lines.format(name))
+    assert {message.removeprefix("other columns: ")[: len(allowed or "")] for _, _, message in found} == (
+        {allowed} if allowed else set()
+    )
+
+
 @pytest.mark.parametrize("name", CONNECTORS)
 def test_each_connector_is_found_by_its_name(name):
     assert find_connector(name).name == name

@@ -265,9 +265,9 @@ class ScriptedBuild:
 
 def test_a_table_that_is_tried_by_halves_goes_on_only_when_something_is_applied() -> None:
     longer, shorter = (ExpectationFailed(reason, table="quotes") for reason in ("small: 6", "small: 1"))
-    halved = Step("quotes", None, moved=True)
-    held = [Step("quotes", None, error=shorter, moved=True), Step("quotes", None, error=shorter)]
-    steps = [Step("quotes", None, error=longer, moved=True), halved, *held]
+    halved = Step("quotes", None, unfinished=True)
+    held = [Step("quotes", None, error=shorter, unfinished=True), Step("quotes", None, error=shorter)]
+    steps = [Step("quotes", None, error=longer, unfinished=True), halved, *held]
 
     with capture_logs() as logged:
         faults = run([ScriptedBuild(steps)])  # type: ignore[list-item]  # scripted
@@ -303,7 +303,7 @@ def test_a_build_that_is_stopped_before_its_end_says_so(
 
 
 def test_a_stopped_run_begins_no_further_step() -> None:
-    build = Stopped([Step("quotes", None, moved=True), Step("quotes", None)])
+    build = Stopped([Step("quotes", None, unfinished=True), Step("quotes", None)])
     build.stop = threading.Event()
 
     assert run([build], build.stop) == {}  # type: ignore[list-item]  # scripted
@@ -313,7 +313,11 @@ def test_a_stopped_run_begins_no_further_step() -> None:
 
 def test_cuts_are_counted_by_table() -> None:
     cut = replace(CUT, updates=2, inserted=3, updated=1, deleted=1)
-    steps = [Step("quotes", None, applied=cut, moved=True), Step("quotes", None, applied=cut), Step("quotes", None)]
+    steps = [
+        Step("quotes", None, applied=cut, unfinished=True),
+        Step("quotes", None, applied=cut),
+        Step("quotes", None),
+    ]
     counts: dict[tuple[str, str], Counter[str]] = {}
 
     run([ScriptedBuild(steps)], counts=counts)  # type: ignore[list-item]  # scripted

@@ -152,7 +152,7 @@ class Checks:
         return comparable({**named, **row, **others})
 
     def _compare_side_table(self) -> None:
-        opened = companion(self._places, self._feed, TABLE, "aside").counts
+        opened = companion(self._places, self._feed, TABLE, "aside").committed
         found = [] if opened is None else [self._whole(row, leave=SIDE_COLUMNS) for row in self._rows(opened)]
         self._same("rows aside", found, self._silver(self._state(self.position), self._judged[-1], in_side_table=True))
 

@@ -97,7 +97,7 @@ class Market:
         rules = StreamRules.read(places, CONNECTOR, self.feed, table, now, is_misfit=False)
         planner = Planner(FEED, {table: rules}, floor=retained_from(places.bronze(FEED), FEED))
         for batch in read_small_columns(places.bronze(FEED), after=planner.start - 1):
-            planner.advance(batch)
+            planner.add_frames(batch)
         return planner.plan(table, CutLimits(), before=before)
 
     def write(self, to: Places, table: str, before: int) -> int:

@@ -53,7 +53,7 @@ STORIES = max(1, settings().max_examples // 40)
 
 
 STEPS = [
-    (silverfold.pipelines.applying.write, "keep_history"),
+    (silverfold.pipelines.applying.write, "write_history"),
     (silverfold.pipelines.applying.write, "write_tombstones"),
     (silverfold.pipelines.applying.write, "replace_companion"),
     (silverfold.pipelines.applying.write, "merge"),
@@ -185,7 +185,7 @@ class Engine:
 
     def side_rows(self) -> list[tuple[Any, ...]]:
         """Return the rows that the table keeps aside."""
-        counts = companion(self.places, FEED, STREAM, "aside").counts
+        counts = companion(self.places, FEED, STREAM, "aside").committed
         return [] if counts is None else rows_of(self.places.side_table(FEED, STREAM), "true", version=counts.version())
 
     def as_of(self, position: int) -> list[tuple[Any, ...]]:

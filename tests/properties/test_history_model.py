@@ -122,7 +122,7 @@ class StoryRunner:
         self.landed = built.land(self.history)
         with pytest.MonkeyPatch.context() as patch, suppress(Died):
             if self.rng.random() < 0.3:
-                patch.setattr(write, "keep_history", dying(write.keep_history, after=True))
+                patch.setattr(write, "write_history", dying(write.write_history, after=True))
             elif self.rng.random() < 0.3:
                 patch.setattr(build, "apply_cut", applied_twice)
             assert built.build() == {}

@@ -72,7 +72,7 @@ class Market:
         rules = {name: StreamRules.of(CONNECTOR, self.feed, name) for name in self.feed.tables}
         planner = Planner(FEED, rules, floor=retained_from(self.bronze, FEED))
         for batch in read_small_columns(self.bronze, after=planner.start - 1):
-            planner.advance(batch)
+            planner.add_frames(batch)
         return planner.plan(table, CutLimits(), before=before).cut
 
     def build(self, table: str, before: int) -> Cut | None:

@@ -12,7 +12,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from silverfold.connectors.base import Feed
 from silverfold.pipelines.places import Place, Places
-from silverfold.pipelines.storage.commit_note import NOT_TOLD, CommitNote
+from silverfold.pipelines.storage.commit_note import NOT_RECORDED, CommitNote
 from silverfold.pipelines.storage.cuts import position_reached
 from silverfold.pipelines.verifying.verify import TableVerification, Verdict, verify_history
 from tests.support.stub_connector import FEED, STREAM, StubConnector, StubHistory, StubOptions, StubTable
@@ -43,7 +43,12 @@ class WrittenHistory:
             self.write([], position)
 
     def write(
-        self, rows: Sequence[tuple[int, str, Any]], position: int, *, history: int | None = NOT_TOLD, stones: int = 0
+        self,
+        rows: Sequence[tuple[int, str, Any]],
+        position: int,
+        *,
+        history: int | None = NOT_RECORDED,
+        stones: int = 0,
     ) -> None:
         """Write a table of exactly these rows (key, column a, position), and note the versions that count beside it."""
         kind = COLUMNS.append(pa.field("_position", pa.string() if self.connector.source_ordered else pa.int64()))

@@ -236,7 +236,7 @@ def test_a_batch_that_died_before_the_table_was_written_can_be_repeated(
     changes = [random_change(rng, lane) for lane in range(60) for _ in range(6)]
     apply(spark, tmp_path / "t", 0, changes[::2], mode, tombstone_horizon="t._position < 0")
     with monkeypatch.context() as patch:
-        for step in ("merge_rows", "keep_history", "rebuild_rows"):
+        for step in ("merge_rows", "write_history", "rebuild_rows"):
             patch.setattr(
                 silverfold.transforms.autocdc.apply,
                 step,

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from silverfold.pipelines.spark.session import own_session
 from silverfold.transforms.changes import change_type
-from silverfold.transforms.history import END, START, Moments, keep_history
+from silverfold.transforms.history import END, START, Moments, write_history
 from silverfold.transforms.merge import Recorded
 from tests.support.building_once import all_rows
 from tests.support.change_model import Change, State, after
@@ -68,7 +68,7 @@ def test_versions_are_exact_at_every_cut(spark: SparkSession, tmp_path: Path, mo
     for number, (first, below) in enumerate(zip((0, *STEPS), STEPS, strict=False)):
         cut = changes.where(F.col("frame").between(first, below - 1)).drop("frame")
         for _ in range(2):  # a cut applied twice is applied once
-            keep_history(cut, str(tmp_path), recorded=Recorded("history/t", number), moves=moves)
+            write_history(cut, str(tmp_path), recorded=Recorded("history/t", number), moves=moves)
 
         assert sorted(map(repr, stored(tmp_path))) == sorted(map(repr, expected(histories, below=below)))
     assert read(spark, tmp_path).schema.simpleString() == VERSIONS
@@ -78,7 +78,7 @@ def one(
     spark: SparkSession, path: Path, changes: Sequence[Change] | DataFrame, version: int, **options: Any
 ) -> list[Any]:
     frame = change_rows(own_session(spark), [({}, changes)]) if isinstance(changes, Sequence) else changes
-    keep_history(frame, str(path), recorded=Recorded("history/t", version), **options)
+    write_history(frame, str(path), recorded=Recorded("history/t", version), **options)
     return sorted((row["k"], row["a"], row[START], row[END]) for row in all_rows(DeltaTable(str(path))))
 
 
@@ -109,14 +109,14 @@ def test_an_identical_snapshot_changes_no_version(spark: SparkSession, tmp_path:
     """Nor does one with the other zero, as SQL has it, also beside a map, which has no order."""
     cells = {"k": 1, "a": "x", "b": 0}
 
-    def kept(change: Change, zero: float, **options: Any) -> list[Any]:
+    def versions_after(change: Change, zero: float, **options: Any) -> list[Any]:
         rows = change_rows(own_session(spark), [({}, [change])])
         more = [F.lit(zero).alias("f"), F.create_map(F.lit("m"), F.array(F.lit(zero), F.lit(math.nan))).alias("m")]
         return one(spark, tmp_path, rows.withColumn("row", F.struct("row.*", *more)), change.frame, **options)
 
-    before = kept(Change(1, "insert", 1, cells), 0.0)
+    before = versions_after(Change(1, "insert", 1, cells), 0.0)
 
-    found = kept(Change(5, "snapshot", 1, cells), -0.0, moments=Moments(snapshot_end=5))
+    found = versions_after(Change(5, "snapshot", 1, cells), -0.0, moments=Moments(snapshot_end=5))
 
     assert found == before == [(1, "x", 1, None)]
     metrics = DeltaTable(str(tmp_path)).history(1)[0]["operationMetrics"]
@@ -150,7 +150,7 @@ def test_in_the_order_of_the_source_late_changes_find_their_place(spark: SparkSe
             for at, (sequence, op, a) in enumerate(changes)
         ]
         frame = own_session(spark).createDataFrame(rows, kind)
-        keep_history(frame, str(tmp_path), recorded=Recorded("h", version), moments=Moments(by_sequence=True))
+        write_history(frame, str(tmp_path), recorded=Recorded("h", version), moments=Moments(by_sequence=True))
         return sorted((r.a, r[START], r[END]) for r in read(spark, tmp_path).collect())
 
     first = apply(1, ("02", "insert", "b"), ("06", "insert", "f"), ("08", "delete", None))
@@ -179,7 +179,7 @@ def positional(
     removed = session.createDataFrame(list(ranges), "moment long, first_key long, last_key long")
     changes = session.createDataFrame(rows, POSITIONAL)
     recorded, moments = Recorded("h", version), Moments(snapshot_end=snapshot_end)
-    keep_history(
+    write_history(
         changes, str(path), recorded=recorded, moments=moments, ranges=removed if ranges else None, upsert=upsert
     )
     return sorted(tuple(row) for row in read(spark, path).collect())

@@ -9,6 +9,11 @@ from pyspark.errors import PySparkException
 from silverfold.conf.errors import ApplyError, StoreUnavailable
 from silverfold.transforms.spark_errors import named_errors
 
+AWAY = (
+    "MetaException(message:Could not connect to meta store using any of the URIs provided. "
+    "Most recent failure: Connection refused\n\tat org.apache.thrift.transport.TSocket.open(TSocket.java:255)"
+)
+
 
 @pytest.mark.parametrize(
     ("text", "named"),
@@ -56,6 +61,17 @@ def test_an_error_in_python_code_is_named_without_what_it_says(monkeypatch: pyte
     monkeypatch.setattr(error, "getCondition", lambda: "PYTHON_EXCEPTION")
     with pytest.raises(ApplyError, match=r"Spark: PYTHON_EXCEPTION: ArrowInvalid$"), named_errors("quotes"):
         raise error
+
+
+def test_a_metastore_that_is_away_is_named_by_the_cause_that_spark_hides(monkeypatch: pytest.MonkeyPatch):
+    error, hive, thrift = (PySparkException(text) for text in ("HiveException", "Unable to instantiate", AWAY))
+    monkeypatch.setattr(error, "getCondition", lambda: "_LEGACY_ERROR_TEMP_3065")
+    monkeypatch.setattr(error, "_cause", hive, raising=False)
+    monkeypatch.setattr(hive, "_cause", thrift, raising=False)
+    with pytest.raises(ApplyError) as raised, named_errors("quotes"):
+        raise error
+    cause = "Could not connect to meta store using any of the URIs provided. Most recent failure: Connection refused"
+    assert str(raised.value) == f"quotes: Spark: {cause}"
 
 
 def test_a_full_disk_is_a_store_that_cannot_be_written():

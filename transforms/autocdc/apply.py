@@ -42,7 +42,7 @@ from silverfold.transforms.autocdc.change_log import (
 from silverfold.transforms.autocdc.parameters import Parameters, change_rows, check_changes, check_parameters
 from silverfold.transforms.changes import DELETE, as_struct, cached, compute_all, few_at_hand, struct_type
 from silverfold.transforms.evolve import follow_columns
-from silverfold.transforms.history import END, START, Moments, keep_history
+from silverfold.transforms.history import END, START, Moments, write_history
 from silverfold.transforms.merge import AT_HAND, OP, POSITION, WHOLE_FILES, Recorded, create_empty, settings
 from silverfold.transforms.spark_errors import named_errors
 from silverfold.transforms.sql import path_table
@@ -297,7 +297,7 @@ def _truncated(batch: _Batch, newest: DataFrame, tombstones: DataFrame) -> DataF
 def _add_versions(batch: _Batch) -> None:
     """Write versions of type 2 from changes that carry complete rows, where every change begins a version."""
     batch = _prepare_tables(batch)
-    keep_history(
+    write_history(
         batch.changes.withColumns({"frame_seq": F.lit(0).cast("long"), "ordinal": F.lit(0)}),
         batch.path,
         recorded=batch.recorded,

@@ -11,7 +11,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any, Final, Literal, TypeAlias
 
@@ -19,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from silverfold.conf.errors import LocalProtocolError, SilverfoldError, SourceUnavailable
+from silverfold.conf.unix_time import timestamp_micros
 from silverfold.connectors.deephaven.client.listener import Listener
 from silverfold.connectors.deephaven.protocol.layouts import Longs
 from silverfold.connectors.deephaven.protocol.messages import ColumnInfo
@@ -27,7 +27,6 @@ from silverfold.connectors.deephaven.protocol.types import TYPES, ColumnType, Sh
 Row: TypeAlias = dict[str, Any]
 
 _TIMESTAMP: Final = pa.timestamp("us", "UTC")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 DEADLINE = 20.0
 """Default timeout of the waits, in seconds."""
@@ -273,7 +272,7 @@ def _as_datetimes(nanoseconds: int | list[int | None] | None) -> Any:
     """Return a datetime, or a list of them."""
     if isinstance(nanoseconds, list):
         return [_as_datetimes(each) for each in nanoseconds]
-    return None if nanoseconds is None else _EPOCH + timedelta(microseconds=nanoseconds // 1000)
+    return None if nanoseconds is None else timestamp_micros(nanoseconds // 1000)
 
 
 def _removed_keys(ranges: Sequence[tuple[int, int]], table: Mapping[int, Row]) -> list[int]:

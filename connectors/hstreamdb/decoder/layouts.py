@@ -194,9 +194,9 @@ def _operation_named(word: Any) -> str | None:
 
 def _source_time(source: Any) -> int | None:
     """Return the time of ``source.ts_ms`` in microseconds; None if there is none, or none that Spark can show."""
-    millis = source.get("ts_ms") if isinstance(source, Mapping) else None
-    if type(millis) is int and FIRST_MICROS <= 1000 * millis <= LAST_MICROS:
-        return 1000 * millis
+    ts_ms = source.get("ts_ms") if isinstance(source, Mapping) else None
+    if type(ts_ms) is int and FIRST_MICROS <= 1000 * ts_ms <= LAST_MICROS:
+        return 1000 * ts_ms
     return None
 
 

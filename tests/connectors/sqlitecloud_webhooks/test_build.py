@@ -373,7 +373,7 @@ def test_a_rule_may_name_a_column_that_is_still_to_come(spark: SparkSession, war
     running.refresh()
 
     def settle() -> str | None:
-        while (step := running.step("albums")).moved:
+        while (step := running.step("albums")).unfinished:
             pass
         return None if step.error is None else step.error.error_class
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -209,6 +210,20 @@ def test_the_columns_of_a_side_table_are_known_without_the_rules_that_made_it(
     project = Project(settings.model_copy(update={"feeds": {"market": ruleless}}))
 
     assert_silver_equals(spark, SilverFeed(project, "market"), "rated__aside", [{"Sym": "AAPL", "Bid": -1}])
+
+
+def test_the_number_of_a_row_in_its_frame_is_compared_only_if_it_is_expected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    conf, compared = write_project(tmp_path), Mock()
+    stream = 'connector = "sbe"\naddress = "h:1"\noptions = { schema = "builtin", framing = "sofh" }\n[tables.Trade]\n'
+    (conf / "feeds" / "stream.toml").write_text(stream)
+    monkeypatch.setattr("silverfold.pipelines.reading.tables.read_table", Mock())
+    monkeypatch.setattr("silverfold.jobs.testing.rows.assert_rows_equal", compared)
+
+    assert_silver_equals(Mock(), SilverFeed(open_project(conf), "stream"), "Trade", [])
+
+    assert {"_position", "_ordinal"} <= compared.call_args.kwargs["optional"]
 
 
 def test_why_a_table_holds_is_in_the_message(spark: SparkSession, market_built: SilverFeed):

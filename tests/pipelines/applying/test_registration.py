@@ -6,17 +6,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from silverfold.conf.errors import StoreUnavailable
+from silverfold.conf.errors import SparkUnavailable, StoreUnavailable
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.applying.registration import Registration
 from silverfold.pipelines.applying.silver import SilverTable
+from silverfold.pipelines.places import side_table_of
 from silverfold.pipelines.spark.session import own_session
 from silverfold.pipelines.upkeep.rebuild import Rebuild
 from tests.support.running import run_once
@@ -25,7 +28,7 @@ from tests.support.stub_warehouse import StubWarehouse, change
 
 CATALOG = "spark_catalog.`select`"
 """A schema whose name needs quotes. Spark's own catalog allows no spaces."""
-NAME = f"`spark_catalog`.`select`.`{STREAM}`"
+NAME, ASIDE = (f"`spark_catalog`.`select`.`{name}`" for name in (STREAM, side_table_of(STREAM)))
 RULES = {"small": {"condition": "b < 5", "action": "quarantine"}}
 
 
@@ -96,15 +99,24 @@ def logged(run: Callable[[], object]) -> list[tuple[str, str]]:
     return [(line["log_level"], line["name"]) for line in lines if "name" in line]
 
 
-def test_a_name_of_another_table_stays_as_it_is(session: SparkSession, tmp_path: Path):
+def test_a_name_of_another_table_or_a_view_stays_as_it_is(session: SparkSession, tmp_path: Path):
     session.sql(f"CREATE TABLE {NAME} (other BIGINT) USING delta LOCATION '{tmp_path}/other'").collect()
+    session.sql(f"CREATE VIEW {ASIDE} AS SELECT 1 AS other").collect()
     names = registration(lambda: session, tmp_path, CATALOG, None)
+    write_deltalake(names.silver.side_table.url, pa.table({"n": [1]}))
 
-    assert logged(names.after_cut) == [("error", NAME)]
+    with capture_logs() as lines:
+        names.after_cut()
+    taken = {line["name"]: line["event"] for line in lines if line["log_level"] == "error"}
+    assert taken == {
+        NAME: "the name is taken by a table at another place, and stays as it is",
+        ASIDE: "the name is taken by a view, and stays as it is",
+    }
     assert logged(names.after_cut) == []
 
-    assert session.table(NAME).columns == ["other"]
-    assert DeltaTable(names.silver.place.url).metadata().description is None
+    assert [session.table(name).columns for name in (NAME, ASIDE)] == [["other"], ["other"]]
+    places = names.silver.place, names.silver.side_table
+    assert [DeltaTable(place.url).metadata().description for place in places] == [None, None]
 
 
 def test_what_cannot_be_registered_is_by_a_later_build(session: SparkSession, tmp_path: Path):
@@ -113,7 +125,10 @@ def test_what_cannot_be_registered_is_by_a_later_build(session: SparkSession, tm
     assert logged(names.after_cut) == []
 
     registration(lambda: session, tmp_path, CATALOG, None).at_rest()
+    assert session.table(NAME).count() == 1
 
+    session.sql(f"DROP TABLE {NAME}").collect()
+    registration(lambda: session, tmp_path, CATALOG, None).at_rest()  # it has a comment now, and Spark runs
     assert session.table(NAME).count() == 1
 
 
@@ -121,8 +136,9 @@ def test_what_cannot_be_registered_is_by_a_later_build(session: SparkSession, tm
     ("catalog", "comment", "starts"), [("lake", None, True), ("lake", "of ours", False), ("", None, False)]
 )
 def test_spark_is_started_for_a_table_that_was_never_registered_alone(
-    tmp_path: Path, catalog: str, comment: str | None, starts: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, catalog: str, comment: str | None, starts: bool
 ):
+    monkeypatch.setattr("silverfold.pipelines.applying.registration.active_session", lambda: None)
     started: list[str] = []
 
     def start() -> SparkSession:
@@ -133,3 +149,25 @@ def test_spark_is_started_for_a_table_that_was_never_registered_alone(
     names.at_rest()
     names.at_rest()
     assert started == ["Spark"] * starts
+
+
+def test_a_spark_that_has_ended_is_told_of_a_table_at_rest_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    asked = Mock(side_effect=Py4JError("its JVM is gone"))
+    monkeypatch.setattr("silverfold.pipelines.applying.registration.active_session", asked)
+    monkeypatch.setattr("silverfold.pipelines.spark.session.has_ended", lambda: True)
+    with pytest.raises(SparkUnavailable):
+        registration(Mock(), tmp_path, "lake", "of ours").at_rest()
+
+
+@pytest.mark.parametrize("look", [Registration.after_cut, Registration.at_rest])
+def test_a_table_with_a_comment_is_looked_at_where_spark_runs_and_an_interrupt_is_no_refusal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: Callable[[Registration], None]
+):
+    session = Mock()
+    session.catalog.tableExists.side_effect = Py4JError("[SPARK_JOB_CANCELLED] Job 27 cancelled")
+    monkeypatch.setattr("silverfold.pipelines.applying.registration.active_session", lambda: session)
+    names = registration(lambda: session, tmp_path, "lake", "of ours")
+    vars(names.silver)["session"] = session  # as if it had been opened
+
+    assert logged(lambda: look(names)) == []
+    session.catalog.tableExists.assert_called_once_with(f"`lake`.`{STREAM}`")

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from py4j.protocol import Py4JError
 from pydantic import ValidationError
 from pyspark.errors import AnalysisException
 from pyspark.sql import types as T
@@ -24,12 +25,12 @@ from silverfold.transforms.evolve import check_names
 class Refusing:
     """A session that refuses every statement."""
 
-    def __init__(self) -> None:
-        self.statements: list[str] = []
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error, self.statements = error or AnalysisException("this Spark cannot"), list[str]()
 
     def sql(self, statement: str) -> None:
         self.statements.append(statement)
-        raise AnalysisException("this Spark cannot")
+        raise self.error
 
 
 def follow(session: Any, folder: Path, table: Table, followed: set[str]) -> list[str]:
@@ -47,6 +48,16 @@ def test_a_setting_that_is_refused_is_logged_once_and_holds_no_rows(tmp_path: Pa
     assert follow(session, tmp_path, table, followed) == ["a setting of the table cannot be followed"]
     assert follow(session, tmp_path, table, followed) == []
     assert len(session.statements) == 1
+
+
+def test_a_statement_that_is_interrupted_is_tried_again_and_no_fault_of_the_setting(tmp_path: Path):
+    cancelled = (
+        "org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 27 cancelled as part of cancellation of all jobs"
+    )
+    session, table, followed = Refusing(Py4JError(cancelled)), Table(source="q", change_data_feed=True), set[str]()
+    assert follow(session, tmp_path, table, followed) == []
+    assert follow(session, tmp_path, table, followed) == []
+    assert len(session.statements) == 2
 
 
 @pytest.mark.parametrize("setting", [{}, {"deletion_vectors": False}, {"change_data_feed": False}])

@@ -39,7 +39,7 @@ class ScriptedBuild:
         if table in self.faults or not self.cuts[table]:
             return Step(table, self.plan, error=self.faults.get(table))
         self.cuts[table] -= 1
-        return Step(table, None, moved=True)
+        return Step(table, None, unfinished=True)
 
 
 def turns(*builds: ScriptedBuild, at_once: int = 1, **more: object) -> None:
@@ -140,7 +140,7 @@ def test_what_runs_when_it_is_stopped_is_told() -> None:
         assert begun.wait(30)
         stop.set()
 
-        assert [step.moved for _, step in future.result(30)] == [True]
+        assert [step.unfinished for _, step in future.result(30)] == [True]
 
 
 def test_what_a_step_raises_ends_all() -> None:

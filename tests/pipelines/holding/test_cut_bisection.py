@@ -61,7 +61,7 @@ def test_the_second_half_is_tried_when_the_first_was_good():
     stops = CutBisection()
     stops.shorten(FOUR, None)
 
-    stops.reached(15)
+    stops.drop_passed(15)
 
     assert stops.within(cut((16, 18), (19, 21))) is None
 
@@ -126,7 +126,7 @@ def test_after_many_tries_halves_are_tried():
     found = [stops.shorten(long, 99) for _ in range(MOST_TRIES + 1)]
 
     assert found == [*[99] * MOST_TRIES, 50]
-    stops.reached(3)
+    stops.drop_passed(3)
     assert stops.shorten(long, 99) == 99
 
 
@@ -134,7 +134,7 @@ def test_what_was_passed_is_forgotten():
     stops = CutBisection()
     stops.hold(14, FOUR, BAD)
 
-    stops.reached(18)
+    stops.drop_passed(18)
 
     assert (stops.within(FOUR), stops.fault) == (None, None)
 
@@ -143,7 +143,7 @@ def test_what_lies_ahead_is_remembered():
     stops = CutBisection()
     stops.hold(14, FOUR, BAD)
 
-    stops.reached(12)
+    stops.drop_passed(12)
 
     assert (stops.within(FOUR), stops.fault) == (14, BAD)
 

@@ -263,7 +263,7 @@ def test_two_snapshots_that_cannot_be_taken_nor_shortened_hold_the_table(
 
     steps = [build.step(STREAM) for _ in range(8)]
 
-    assert not steps[-1].moved
+    assert not steps[-1].unfinished
     assert isinstance(steps[-1].error, ExpectationFailed)
 
 

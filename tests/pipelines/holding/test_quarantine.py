@@ -90,10 +90,10 @@ def test_a_look_reads_only_what_is_new(places: Places):
     quarantine = opened(places)
     quarantine.add(BAD_FRAME, now=NOON, is_frame=True)
 
-    looks = [quarantine.look(), quarantine.look()]
+    looks = [quarantine.refresh(), quarantine.refresh()]
     skip(places, "market", "quotes", BAD_FRAME, now=LATER)
 
-    assert (looks, quarantine.look(), quarantine.left_out(THROUGH_IT)) == ([True, False], True, (17,))
+    assert (looks, quarantine.refresh(), quarantine.left_out(THROUGH_IT)) == ([True, False], True, (17,))
 
 
 def test_a_frame_outside_the_cut_is_not_left_out_of_it(places: Places):
@@ -110,7 +110,7 @@ def test_a_skip_undone_while_the_cut_was_applied_without_the_frame_counts_again(
     undo_skip(places, "market", "quotes", skipped, now=LATER)
     assert resolutions(places) == [UNDONE]
 
-    quarantine.reached(replace(THROUGH_IT, left_out=left_out), now=LATER)
+    quarantine.record_cut(replace(THROUGH_IT, left_out=left_out), now=LATER)
 
     assert resolutions(places) == [SKIPPED]
 
@@ -122,7 +122,7 @@ def test_a_snapshot_beyond_a_skipped_frame_ends_the_skip_but_a_history_stays_wit
     skip(places, "market", "quotes", BAD_FRAME, now=NOON)
     quarantine = opened(places, keeps_history=keeps_history)
 
-    quarantine.reached(replace(SNAPSHOT_AFTER, left_out=quarantine.left_out(SNAPSHOT_AFTER)), now=LATER)
+    quarantine.record_cut(replace(SNAPSHOT_AFTER, left_out=quarantine.left_out(SNAPSHOT_AFTER)), now=LATER)
 
     assert resolutions(places) == [resolution]
     assert quarantine.left_out(THROUGH_IT) == ((17,) if keeps_history else ())
@@ -134,7 +134,7 @@ def test_a_skip_that_came_too_late_is_over_with_the_cut_that_read_or_passed_the_
     left_out = quarantine.left_out(cut)
     skip(places, "market", "quotes", BAD_FRAME, now=NOON)
 
-    quarantine.reached(replace(cut, left_out=left_out), now=LATER)
+    quarantine.record_cut(replace(cut, left_out=left_out), now=LATER)
 
     assert (resolutions(places), quarantine.left_out(THROUGH_IT)) == ([PASSED], ())
 
@@ -142,19 +142,19 @@ def test_a_skip_that_came_too_late_is_over_with_the_cut_that_read_or_passed_the_
 def test_a_skip_noted_while_the_table_met_another_bad_frame_is_still_seen_by_the_next_look(places: Places):
     quarantine = opened(places)
     quarantine.add(BAD_FRAME, now=NOON, is_frame=True)
-    quarantine.look()
+    quarantine.refresh()
     skip(places, "market", "quotes", BAD_FRAME, now=LATER)
 
     quarantine.add(replace(BAD_FRAME, position=18), now=LATER, is_frame=True)
 
-    assert (quarantine.look(), quarantine.holding) == (True, frozenset({18}))
+    assert (quarantine.refresh(), quarantine.holding) == (True, frozenset({18}))
 
 
 def test_a_snapshot_that_lacks_the_skipped_frame_does_not_end_the_skip(places: Places):
     skip(places, "market", "quotes", BAD_FRAME, now=NOON)
     quarantine = opened(places)
 
-    quarantine.reached(replace(SNAPSHOT_WITH_IT, left_out=quarantine.left_out(SNAPSHOT_WITH_IT)), now=LATER)
+    quarantine.record_cut(replace(SNAPSHOT_WITH_IT, left_out=quarantine.left_out(SNAPSHOT_WITH_IT)), now=LATER)
 
     assert resolutions(places) == [SKIPPED]
 
@@ -202,7 +202,7 @@ def test_of_a_frame_that_another_builder_passed_its_commit_tells_not_the_next_cu
     applied(places, frames={"17": SKIPPED})  # by one that died before it noted it
 
     later = replace(THROUGH_IT, after=20, last=22, spans=((21, 22),), begins=(21,), ends=(22,))
-    quarantine.reached(later, now=LATER + (LATER - NOON))
+    quarantine.record_cut(later, now=LATER + (LATER - NOON))
 
     assert resolutions(places) == [SKIPPED]
 

@@ -82,7 +82,7 @@ def test_a_table_goes_on_only_where_the_frame_at_its_position_is_the_one_it_appl
     at = int(BEGAN.timestamp()) * SECOND + 1 * SECOND
     rules = replace(LOG, received=None if received is None else at + received)
     planner = Planner("market", {"quotes": rules})
-    planner.advance(bronze("1 quotes data whole", "1 quotes data whole", "1 quotes data whole"))
+    planner.add_frames(bronze("1 quotes data whole", "1 quotes data whole", "1 quotes data whole"))
     if fits:
         assert planner.plan("quotes", CutLimits()).cut is not None
         return
@@ -181,7 +181,7 @@ def test_lost_positions_are_no_gap_and_others_are():
     for lost, gap in (([(1, 4)], None), ([], (1, 4)), ([(1, 3)], (1, 4))):
         planner = Planner("market", {"quotes": replace(LOG, applied=-1)}, lost=lost)
         for batch in frames:
-            planner.advance(batch)
+            planner.add_frames(batch)
         if gap is None:
             cut = planner.plan("quotes", CutLimits()).cut
             assert cut is not None

@@ -22,7 +22,7 @@ RESUMING = StreamRules(has_snapshots=True, resync=False)
 def planner(rules: StreamRules, *batches: pa.Table) -> Planner:
     fed = Planner("market", {"quotes": rules})
     for batch in batches:
-        fed.advance(batch)
+        fed.add_frames(batch)
     return fed
 
 
@@ -139,7 +139,9 @@ def test_frames_of_other_streams_and_control_frames_do_not_separate_spans():
 
 def test_each_stream_has_its_own_plan():
     fed = Planner("market", {"quotes": LOG, "trades": TABLE})
-    fed.advance(bronze("1 trades snapshot whole", "1 quotes data whole", "1 trades data whole", "1 quotes data whole"))
+    fed.add_frames(
+        bronze("1 trades snapshot whole", "1 quotes data whole", "1 trades data whole", "1 quotes data whole")
+    )
 
     cuts = [fed.plan(name, NO_LIMIT).cut for name in ("quotes", "trades")]
 

@@ -25,7 +25,7 @@ HISTORY = StreamRules(has_snapshots=True, resync=True, every_update=True)
 def planner(rules: StreamRules, *batches: pa.Table) -> Planner:
     fed = Planner("market", {"quotes": rules})
     for batch in batches:
-        fed.advance(batch)
+        fed.add_frames(batch)
     return fed
 
 
@@ -48,7 +48,7 @@ def test_reading_starts_at_the_smallest_applied_position():
 def test_several_tables_take_the_updates_of_one_stream_each_from_where_it_stands():
     rules = StreamRules(has_snapshots=False, resync=False, stream="7")
     fed = Planner("market", {"rows": rules, "book": replace(rules, applied=1), "quotes": LOG})
-    fed.advance(
+    fed.add_frames(
         bronze("1 7 data whole", "1 7 data whole", "1 quotes data whole", "1 7 data whole", "1 rows data whole")
     )
 
@@ -101,8 +101,8 @@ def test_missing_positions_that_a_table_has_passed_do_not_stop_it():
             "trades": StreamRules(has_snapshots=False, resync=True, applied=0),
         },
     )
-    fed.advance(bronze("1 - mark none", "1 - mark none"))
-    fed.advance(bronze("1 quotes data whole", "1 quotes data whole", start=4))
+    fed.add_frames(bronze("1 - mark none", "1 - mark none"))
+    fed.add_frames(bronze("1 quotes data whole", "1 quotes data whole", start=4))
 
     cut = fed.plan("quotes", NO_LIMIT).cut
 
@@ -148,7 +148,7 @@ def test_a_cut_holds_as_many_frames_as_allowed_but_never_splits_a_snapshot_and_i
 
 def test_the_rest_of_a_bounded_cut_comes_in_the_next_one():
     fed = planner(TABLE, bronze(*SNAPSHOT_THEN_DATA))
-    fed.reached("quotes", 4)
+    fed.advance_to("quotes", 4)
 
     planned = fed.plan("quotes", CutLimits(max_frames=1))
 
@@ -207,8 +207,8 @@ def test_a_snapshot_before_the_bad_frame_still_replaces_when_a_later_snapshot_is
 
 def test_a_table_moved_on_by_another_process_is_planned_from_there():
     fed = planner(TABLE, bronze("1 quotes snapshot whole", "1 quotes data begin"))
-    fed.reached("quotes", 3)
-    fed.advance(bronze("1 quotes data inside", "2 quotes snapshot whole", "2 quotes data whole", start=2))
+    fed.advance_to("quotes", 3)
+    fed.add_frames(bronze("1 quotes data inside", "2 quotes snapshot whole", "2 quotes data whole", start=2))
 
     cut = fed.plan("quotes", NO_LIMIT).cut
 
@@ -217,8 +217,8 @@ def test_a_table_moved_on_by_another_process_is_planned_from_there():
 
 def test_a_table_that_has_taken_nothing_begins_where_bronze_is_kept_from():
     fed = Planner("market", {"quotes": TABLE}, floor=40)
-    fed.advance(bronze("1 - control none", start=2))  # kept, though it is below
-    fed.advance(bronze("1 quotes snapshot begin", "1 quotes snapshot end", start=40))
+    fed.add_frames(bronze("1 - control none", start=2))  # kept, though it is below
+    fed.add_frames(bronze("1 quotes snapshot begin", "1 quotes snapshot end", start=40))
 
     cut = fed.plan("quotes", NO_LIMIT).cut
 
@@ -228,7 +228,7 @@ def test_a_table_that_has_taken_nothing_begins_where_bronze_is_kept_from():
 
 def test_positions_missing_above_where_bronze_is_kept_from_stop_the_table():
     fed = Planner("market", {"quotes": TABLE}, floor=40)
-    fed.advance(bronze("1 quotes data whole", start=42))
+    fed.add_frames(bronze("1 quotes data whole", start=42))
 
     with pytest.raises(PositionGap) as stopped:
         fed.plan("quotes", NO_LIMIT)
@@ -239,7 +239,7 @@ def test_positions_missing_above_where_bronze_is_kept_from_stop_the_table():
 def cut_off(rules: StreamRules, *lines: str) -> Planner:
     """A table that had reached 30, and frames from 40 on."""
     fed = Planner("market", {"quotes": replace(rules, applied=30, applied_epoch=1)}, floor=40)
-    fed.advance(bronze(*lines, start=40))
+    fed.add_frames(bronze(*lines, start=40))
     return fed
 
 
@@ -257,7 +257,7 @@ def test_a_table_below_where_bronze_is_kept_from_goes_on_with_a_snapshot_of_a_la
     assert cut == Cut(
         "quotes", 2, 30, 43, spans=((41, 43),), begins=(41, 42, 43), ends=(41, 42, 43), replaces=True, snapshot_end=42
     )
-    fed.reached("quotes", 43)
+    fed.advance_to("quotes", 43)
     assert fed.plan("quotes", NO_LIMIT).state is State.SYNCED
 
 
@@ -277,7 +277,7 @@ def test_a_snapshot_of_which_bronze_no_longer_tells_whether_it_was_the_first_is_
     rules: StreamRules, lines: list[str], spans: tuple[tuple[int, int], ...] | None
 ):
     fed = Planner("market", {"quotes": rules}, floor=40)
-    fed.advance(bronze(*(f"1 {line}" for line in lines), start=40))
+    fed.add_frames(bronze(*(f"1 {line}" for line in lines), start=40))
 
     cut = fed.plan("quotes", NO_LIMIT).cut
 
@@ -310,7 +310,7 @@ def test_what_needs_every_update_stops_below_where_bronze_is_kept_from_and_says_
 def test_positions_that_are_there_twice_stop_the_tables_that_have_yet_to_pass_them():
     fed = Planner("market", {"quotes": LOG, "trades": replace(LOG, applied=3)})
     lines = ["1 quotes data whole", "1 trades data whole", "1 quotes data whole"]
-    fed.advance(pa.concat_tables([bronze(*lines), bronze(*lines, start=1)]).sort_by("frame_seq"))
+    fed.add_frames(pa.concat_tables([bronze(*lines), bronze(*lines, start=1)]).sort_by("frame_seq"))
 
     with pytest.raises(DoubledPositions) as stopped:
         fed.plan("quotes", NO_LIMIT)
@@ -341,7 +341,7 @@ def test_with_history_each_snapshot_has_a_cut_of_its_own_after_what_came_before_
     while (planned := fed.plan("quotes", NO_LIMIT)).cut is not None:
         cuts.append(planned.cut)
         assert planned.superseded == 0
-        fed.reached("quotes", planned.cut.last)
+        fed.advance_to("quotes", planned.cut.last)
 
     assert cuts == [
         Cut("quotes", 1, 0, 1, spans=((1, 1),), begins=(1,), ends=(1,), replaces=False),

@@ -73,7 +73,7 @@ def pieces(draw: st.DrawFn, whole: Callable[[], st.SearchStrategy[list[Row]]] = 
 def planner(rules: StreamRules, batches: Sequence[Sequence[Row]]) -> Planner:
     fed = Planner("market", {STREAM: rules})
     for batch in batches:
-        fed.advance(small_columns(batch))
+        fed.add_frames(small_columns(batch))
     return fed
 
 
@@ -136,7 +136,7 @@ def test_what_a_table_holds_does_not_depend_on_when_it_was_planned(
     fed, cuts = planner(rules, []), list[Cut]()
 
     for batch in batches:
-        fed.advance(small_columns(batch))
+        fed.add_frames(small_columns(batch))
         cuts += _cuts(fed, CutLimits(max_frames=frames))
 
     assert _held_after(cuts) == at_the_end
@@ -149,7 +149,7 @@ def test_with_history_every_update_takes_effect_in_its_turn_whenever_it_was_plan
     fed, cuts = planner(StreamRules(snapshots, resync, every_update=True), []), list[Cut]()
 
     for batch in batches:
-        fed.advance(small_columns(batch))
+        fed.add_frames(small_columns(batch))
         cuts += _cuts(fed, CutLimits(max_frames=frames))
 
     reached = max((cut.last for cut in cuts), default=-1)
@@ -190,7 +190,7 @@ def test_a_long_history_in_odd_batches_keeps_count(streams: int):
     history = [Row(at, 1, names[(at // 5) % streams], "data", shape[at % 5]) for at in range(5 * streams * 400)]
     fed = Planner("market", {name: StreamRules(has_snapshots=False, resync=True) for name in names})
     for first in range(0, len(history), 333):
-        fed.advance(small_columns(history[first : first + 333]))
+        fed.add_frames(small_columns(history[first : first + 333]))
 
     plans = [fed.plan(name, NO_LIMIT) for name in names]
 
@@ -219,7 +219,7 @@ def _cuts(fed: Planner, limits: CutLimits) -> list[Cut]:
     cuts: list[Cut] = []
     while (cut := fed.plan(STREAM, limits).cut) is not None:
         cuts.append(cut)
-        fed.reached(STREAM, cut.last)
+        fed.advance_to(STREAM, cut.last)
     return cuts
 
 

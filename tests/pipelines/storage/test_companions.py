@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 import silverfold.pipelines.upkeep.rebuild
 from silverfold.conf.errors import RebuildNeeded
 from silverfold.pipelines.applying import apply_cut, write
-from silverfold.pipelines.applying.settle import restore, settle
+from silverfold.pipelines.applying.roll_back import restore, roll_back
 from silverfold.pipelines.places import Place
-from silverfold.pipelines.storage.commit_note import NOT_TOLD, REBUILT, CommitNote
-from silverfold.pipelines.storage.companions import TAKEN_BACK, companion, find_companion
+from silverfold.pipelines.storage.commit_note import NOT_RECORDED, REBUILT, CommitNote
+from silverfold.pipelines.storage.companions import ROLLED_BACK, companion, find_companion
 from silverfold.pipelines.verifying.verify import Verdict
 from tests.pipelines.holding.test_passed_over import HISTORY, Tried
 from tests.support.deaths import Died, dying
@@ -41,7 +41,7 @@ NOTE = CommitNote(feed=FEED, table=STREAM, epoch=1, first_position=1, last_posit
         (["ours", "ours", 0], 1, (1, False, 1)),  # one builder took back what the other one's commit named
         (["ours", "ours", 0, 1], 1, (3, True, 0)),
         (["ours"], 3, (None, False, 0)),  # another table is there now
-        (["ours", "ours"], NOT_TOLD, (1, True, 0)),
+        (["ours", "ours"], NOT_RECORDED, (1, True, 0)),
         (["upkeep", "ours"], None, (None, False, 1)),
         (["upkeep", "ours", "ours"], None, (None, False, 2)),
         (["upkeep", "ours", -1], None, (None, True, 0)),
@@ -56,7 +56,7 @@ def test_the_newest_version_with_the_rows_of_the_one_that_is_named_counts(
     for commit in commits:
         match commit:
             case int():
-                note: CommitNote | None = replace(NOTE, notes={TAKEN_BACK: commit})
+                note: CommitNote | None = replace(NOTE, notes={ROLLED_BACK: commit})
             case "rebuilt":
                 note = replace(NOTE, notes={REBUILT: 1})
             case _:
@@ -66,8 +66,8 @@ def test_the_newest_version_with_the_rows_of_the_one_that_is_named_counts(
 
     found = find_companion(place, named)
 
-    version = None if found.counts is None else found.counts.version()
-    assert (version, found.is_settled, found.written) == expected
+    version = None if found.committed is None else found.committed.version()
+    assert (version, found.is_committed, found.written) == expected
 
 
 @pytest.mark.parametrize("later", [0, 1])
@@ -78,7 +78,7 @@ def test_a_version_that_a_power_cut_emptied_is_gone(tmp_path: Path, later: int) 
     assert not find_companion(place, 1).is_gone
     (tmp_path / "history" / "_delta_log" / f"{1:020}.json").write_bytes(b"")
     found = find_companion(place, 1)
-    assert (found.counts, found.is_gone) == (None, True)
+    assert (found.committed, found.is_gone) == (None, True)
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_a_builder_that_comes_between_history_and_table_takes_nothing_from_the_o
     def overtaken(*given: Any) -> Any:
         if next(busy, False):
             second = tried.started(**HISTORY)
-            settle(second.tables[STREAM]) if other == "takes back" else second.step(STREAM)
+            roll_back(second.tables[STREAM]) if other == "takes back" else second.step(STREAM)
         return table_write(*given)
 
     monkeypatch.setattr(apply_cut, "table_write", overtaken)
@@ -123,7 +123,7 @@ def test_what_is_taken_back_too_late_is_noticed_by_the_cut_that_is_written_on_it
     versioned = VersionedTable(spark, warehouse, StubConnector(snapshots=False, source_ordered=part == "tombstones"))
     versioned.source.connect()
     place, versions = getattr(versioned, part), []
-    name = {"history": "keep_history", "tombstones": "write_tombstones"}[part]
+    name = {"history": "write_history", "tombstones": "write_tombstones"}[part]
     for k in (1, 2):
         versioned.source.update([put(k, "x")], sequences=["b"])
         versioned.source.update([gone(k)], sequences=["c"])
@@ -133,7 +133,7 @@ def test_what_is_taken_back_too_late_is_noticed_by_the_cut_that_is_written_on_it
 
     def overtaken(*given: Any, **more: Any) -> None:
         if next(late, False):
-            note = replace(NOTE, notes={TAKEN_BACK: versions[0]})
+            note = replace(NOTE, notes={ROLLED_BACK: versions[0]})
             restore(spark.newSession(), place.url, versions[0], metadata=note.to_json())
         change_rows(*given, **more)
 
@@ -170,7 +170,7 @@ def test_what_a_rebuild_that_died_has_put_in_the_history_is_believed_by_nobody(
         )
         with pytest.raises(Died):
             tried.rebuild(HISTORY)
-    left = (tried.versions(), companion(tried.places, FEED, STREAM, "history").is_settled, tried.verdicts())
+    left = (tried.versions(), companion(tried.places, FEED, STREAM, "history").is_committed, tried.verdicts())
     tried.history.update([change("update", 2, b=3)])
 
     assert tried.build(**HISTORY) == {}
@@ -178,7 +178,7 @@ def test_what_a_rebuild_that_died_has_put_in_the_history_is_believed_by_nobody(
     assert left == ([], False, {Verdict.EQUAL})
     assert tried.verdicts() == {Verdict.EQUAL}
     assert [(k, b) for k, b, *_ in tried.versions()] == [(1, 1), (1, 2), (2, 0), (2, 3)]
-    assert companion(tried.places, FEED, STREAM, "history").is_settled
+    assert companion(tried.places, FEED, STREAM, "history").is_committed
 
 
 def test_a_history_whose_versions_were_removed_asks_for_a_rebuild(

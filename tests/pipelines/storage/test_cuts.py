@@ -11,7 +11,7 @@ from deltalake import CommitProperties, write_deltalake
 
 from silverfold.conf.errors import StoreUnavailable
 from silverfold.pipelines.places import Places
-from silverfold.pipelines.storage.commit_note import NOT_TOLD, CommitNote
+from silverfold.pipelines.storage.commit_note import NOT_RECORDED, CommitNote
 from silverfold.pipelines.storage.cuts import (
     all_cuts,
     current_cuts,
@@ -149,8 +149,8 @@ def test_a_commit_note_may_leave_out_what_is_not_known():
         last_position=4,
         replaced=False,
         updates=2,
-        history=NOT_TOLD,
-        tombstones=NOT_TOLD,
+        history=NOT_RECORDED,
+        tombstones=NOT_RECORDED,
     )
 
 

@@ -2,50 +2,31 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from silverfold.conf.errors import ApplyError, ExpectationFailed, PositionGap, SilverfoldError, StoreUnavailable
-from silverfold.conf.load import load_settings
-from silverfold.conf.model import Maintain, Settings
-from silverfold.connectors.base import Connector, Feed
-from silverfold.connectors.frames import Frame, mark
+from silverfold.connectors.base import Feed
+from silverfold.connectors.frames import Frame
 from silverfold.connectors.hstreamdb.connector import CONNECTOR as HSTREAM
 from silverfold.connectors.sbe.connector import CONNECTOR as SBE
 from silverfold.connectors.sbe.protocol.schemas import read_schema
 from silverfold.connectors.sbe.protocol.session import Session
 from silverfold.connectors.sbe.receiver.landing import Landing as SbeLanding
 from silverfold.connectors.sqlitecloud_webhooks.connector import CONNECTOR as WEBHOOKS
-from silverfold.connectors.sqlitecloud_webhooks.receiver.landing import Landing
 from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.writer import FrameWriter
-from silverfold.pipelines.holding.quarantine_log import Hold, hold
-from silverfold.pipelines.landing.batch import Batch
-from silverfold.pipelines.landing.bronze_table import retained_from
-from silverfold.pipelines.landing.writer import BronzeWriter
-from silverfold.pipelines.places import Places
-from silverfold.pipelines.reading.status import TableStatus, read_status
 from silverfold.pipelines.reading.time_travel import as_of_moment
-from silverfold.pipelines.store import open_table
-from silverfold.pipelines.upkeep.bases import BaseBuild
-from silverfold.pipelines.upkeep.beginnings import rebuild_obstacle
-from silverfold.pipelines.upkeep.maintain import Done, Maintenance
-from silverfold.pipelines.upkeep.rebuild import Rebuild, Rebuilt
-from silverfold.pipelines.upkeep.retention import plan_retention
-from silverfold.pipelines.verifying.verify import TableVerification, Verdict, verify_history, verify_table
+from silverfold.pipelines.upkeep.maintain import Done
+from silverfold.pipelines.verifying.verify import Verdict
 from tests.connectors.hstreamdb.test_build import SHOP as ORDERS
 from tests.connectors.hstreamdb.test_build import batch as record
 from tests.connectors.hstreamdb.test_build import deleted, upsert
 from tests.connectors.sbe.test_build import BOOK, book, entry, trade
-from tests.support.building_once import all_rows, build_once
 from tests.support.commits import dying_at_commit
+from tests.support.days import Days, webhooks
 from tests.support.deaths import Died
 from tests.support.sbe.feed import options as sbe_options
 from tests.support.sbe.feed import table as sbe_table
@@ -55,85 +36,6 @@ from tests.support.sqlitecloud.webhooks import webhook
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-DAY = timedelta(days=1)
-FIRST_DAY = datetime(2023, 11, 14, tzinfo=UTC)
-
-
-@dataclass
-class Days:
-    """A feed that lands frames once a day, and is built and maintained a day later; ``bronze_days`` is one."""
-
-    spark: SparkSession
-    warehouse: Path
-    connector: Connector
-    feed: Feed
-    today: datetime = FIRST_DAY
-    _epoch: int = field(init=False, default=0)
-
-    @property
-    def places(self) -> Places:
-        return Places(str(self.warehouse))
-
-    @property
-    def settings(self) -> Settings:
-        local = load_settings(None, "local", {})
-        return local.model_copy(update={"warehouse": str(self.warehouse), "maintain": Maintain(bronze_days=1)})
-
-    @property
-    def floor(self) -> int:
-        return retained_from(self.places.bronze(self.feed.name), self.feed.name)
-
-    def land(self, *frames: Frame) -> int:
-        """Land an epoch, and let a day pass; return the last position."""
-        self._epoch += 1
-        writer = BronzeWriter.open(self.places.bronze(self.feed.name), self.feed.name, token="test")
-        batch = Batch(writer.last + 1)
-        batch.add([mark("opened"), *frames], self._epoch, int(self.today.timestamp() * 1_000_000))
-        writer.append(batch.prepare().table)
-        self.today += DAY
-        return writer.last
-
-    def faults(self) -> dict[str, SilverfoldError]:
-        return build_once(self.spark, self.warehouse, self.connector, self.feed)
-
-    def build(self) -> None:
-        assert self.faults() == {}
-
-    def maintain(self, *, dry_run: bool = False) -> list[Done]:
-        now = self.today - timedelta(hours=1)  # what landed last is too young to go
-        return list(Maintenance(self.spark, self.settings, self.connector, self.feed, now, dry_run).run())
-
-    def drop(self) -> None:
-        """Begin to maintain: make the bases, and drop what they have."""
-        now, bronze = self.today - timedelta(hours=1), f"bronze/{self.feed.name}"
-        round_of_it = Maintenance(self.spark, self.settings, self.connector, self.feed, now).run()
-        assert next(done for done in round_of_it if done.table == bronze).result.startswith("dropped frames")
-
-    def rebuild(self, table: str) -> Rebuilt:
-        return Rebuild(self.spark, self.settings, self.connector, self.feed, table, "a").run()
-
-    def remove(self, table: str) -> None:
-        shutil.rmtree(self.places.silver(self.feed.name, table).url)
-
-    def rows(self, table: str) -> list[dict[str, Any]]:
-        rows = all_rows(open_table(self.places.silver(self.feed.name, table)))
-        return sorted(rows, key=lambda row: str(list(row.values())))
-
-    def verify(self, table: str) -> TableVerification:
-        return verify_table(self.places, self.connector, self.feed, table)
-
-    def verify_history(self, table: str) -> TableVerification:
-        return verify_history(self.places, self.connector, self.feed, table)
-
-    def status(self) -> list[TableStatus]:
-        return list(read_status(self.places, self.connector, self.feed, now=self.today).tables)
-
-
-def webhooks(feed: Feed) -> Callable[..., list[Frame]]:
-    """Return a function from bodies to frames, of one receiver that announces each column once."""
-    landing = Landing([WEBHOOKS.stream(feed, name) for name in feed.tables])
-    return lambda *bodies: [frame for body in bodies for frame in landing.frames(body)]
 
 
 @pytest.mark.nightly
@@ -213,102 +115,6 @@ def test_a_rebuild_judges_the_rows_of_the_base_by_the_rules_of_today(spark: Spar
     days.rebuild("albums")
     assert [row["AlbumId"] for row in days.rows("albums")] == [1, 2, 3, 4]
     assert days.verify("albums").verdict is Verdict.EQUAL
-
-
-def test_a_table_without_its_base_or_a_part_of_it_says_how_to_begin_anew(spark: SparkSession, warehouse: Path):
-    types = {"AlbumId": "bigint"}
-    feed = webhook_feed(tables={"albums": webhook_table(types=types, stored_as_scd_type=2)})
-    days, frames = Days(spark, warehouse, WEBHOOKS, feed), webhooks(feed)
-    for number in range(2):
-        days.land(*frames(webhook("insert", AlbumId=number)))
-        days.build()
-    days.maintain()
-    base, part = days.places.base("albums").own("shop"), days.places.base("albums").history("shop", "albums")
-    silver, history = days.places.silver("shop", "albums"), days.places.history("shop", "albums")
-    shutil.rmtree(part.url)
-    advice = f"to begin anew without what was dropped, remove {silver}, {history}, {base}"
-    for found in (days.verify("albums"), days.verify_history("albums")):
-        assert (found.verdict, str(found.reason).endswith(advice)) == (Verdict.UNKNOWN, True)
-    with pytest.raises(ApplyError, match=re.escape(f"the rows of {part} are gone: put that back; or, {advice}")):
-        days.rebuild("albums")
-    days.feed = webhook_feed(tables={"albums": webhook_table(types=types)})
-    days.rebuild("albums")
-    assert [row["AlbumId"] for row in days.rows("albums")] == [0, 1]
-    days.feed = feed
-    shutil.rmtree(base.url)
-    assert days.verify("albums").reason.endswith("`silverfold rebuild shop albums` says how to begin anew")
-    with pytest.raises(PositionGap, match=re.escape(f"with what is left, remove {silver}, {history}, {base}")):
-        days.rebuild("albums")
-    for place in (silver, history):
-        shutil.rmtree(place.url)
-    days.build()
-    assert [row["AlbumId"] for row in days.rows("albums")] == [1]
-    assert {days.verify("albums").verdict, days.verify_history("albums").verdict} == {Verdict.EQUAL}
-
-
-def test_a_base_that_cannot_serve_is_named_with_the_way_on(spark: SparkSession, warehouse: Path):
-    def feed(insert_absent: str, condition: str = "AlbumId >= 0", action: str = "quarantine") -> Feed:
-        rules = {"natural": {"condition": condition, "action": action}}
-        made = webhook_feed(tables={"albums": webhook_table(types={"AlbumId": "bigint"}, expect=rules)})
-        return replace(made, options=made.options.model_copy(update={"insert_absent": insert_absent}))
-
-    days = Days(spark, warehouse, WEBHOOKS, feed("null"))
-    frames = webhooks(days.feed)
-    for number in range(2):
-        days.land(*frames(webhook("insert", AlbumId=number), webhook("insert", AlbumId=-1 - number)))
-        days.build()
-    base, part = days.places.base("albums").own("shop"), days.places.base("albums").side_table("shop", "albums")
-    BaseBuild(spark, days.settings, WEBHOOKS, days.feed, "albums").advance(4)
-    shutil.rmtree(part.url)  # bronze is whole, and makes another base
-    assert [done for done in days.maintain() if done.failed] == []
-    assert (days.floor > 0, days.verify("albums").verdict) == (True, Verdict.EQUAL)
-
-    with pytest.raises(ExpectationFailed, match="2 rows of the base"):
-        Rebuild(spark, days.settings, WEBHOOKS, feed("null", "AlbumId > 0", "fail"), "albums", "a").run()
-    sound = rebuild_obstacle(days.places, WEBHOOKS, days.feed, "albums")
-    other = rebuild_obstacle(days.places, WEBHOOKS, feed("keep"), "albums")
-    newest = max(Path(days.places.base("albums").silver("shop", "albums").url).glob("_delta_log/*.json"))
-    whole = newest.read_bytes()
-    newest.write_bytes(b"")
-    emptied = rebuild_obstacle(days.places, WEBHOOKS, days.feed, "albums")
-    newest.write_bytes(whole)
-    Path(part.url).rename(warehouse / "moved")
-    lacking = rebuild_obstacle(days.places, WEBHOOKS, days.feed, "albums")
-    (not_advanced,) = (done for done in days.maintain() if done.failed)
-    unverified = days.verify("albums")
-    needed = plan_retention(days.places, WEBHOOKS, days.feed, keep_since=days.today).reasons
-    (warehouse / "moved").rename(part.url)
-    drift = Hold(position=9, update_position=9, error_class="SCHEMA_DRIFT", reason="other columns", found_at=FIRST_DAY)
-    hold(days.places, "shop", "albums", drift)
-    drifted = rebuild_obstacle(days.places, WEBHOOKS, days.feed, "albums")
-    (file, *_) = Path(days.places.base("albums").silver("shop", "albums").url).glob("*.parquet")
-    file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(StoreUnavailable) as damaged:
-        days.rebuild("albums")
-    days.land(*frames(webhook("insert", AlbumId=7)))
-    days.build()
-    damaged_too = next(done for done in days.maintain() if done.failed)
-    file.unlink()
-    with pytest.raises(StoreUnavailable) as gone:
-        days.rebuild("albums")
-
-    assert (sound, drifted) == (None, "other columns")
-    assert emptied is not None
-    assert f"commit {int(newest.stem)} of {base}/table is an empty file, as a power cut leaves" in emptied
-    assert other is not None
-    assert other.startswith("bronze has not what its base is made of, and insert_absent is keep")
-    anew = f"to begin anew without what was dropped, remove {days.places.silver('shop', 'albums')}, {base}"
-    assert other.endswith(f"put that back; or, {anew}")
-    assert lacking is not None
-    assert lacking.endswith(f"and the rows of {part} are gone: put that back; or, {anew}")
-    assert not_advanced.result == f"left for the next run: albums: {lacking}"
-    assert (unverified.verdict, str(unverified.reason).endswith(lacking)) == (Verdict.UNKNOWN, True)
-    assert needed == ("albums has no snapshots: it needs every frame",)
-    way_on = "else the folder of the base can be removed, README says what is lost then"
-    for message in (str(damaged.value), damaged_too.result):
-        assert f"{base}/table: Parquet file {file.name}: " in message
-        assert message.endswith(f"if it stays so, a file is damaged: put it back; {way_on}")
-    assert f"{file} not found; as long as it is gone, put it back; {way_on}" in str(gone.value)
 
 
 def sbe_frames(*bodies: bytes, schema_is_new: bool) -> list[Frame]:

@@ -94,7 +94,7 @@ class Market:
         rules = {name: StreamRules.of(CONNECTOR, self.feed, name) for name in self.feed.tables}
         planner = Planner(FEED, rules, floor=floor)
         for batch in read_small_columns(self.bronze, after=planner.start - 1):
-            planner.advance(batch)
+            planner.add_frames(batch)
         return planner.plan(table, CutLimits()).cut
 
 

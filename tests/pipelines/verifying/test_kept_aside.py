@@ -50,8 +50,8 @@ def commit(places: Places, version: int | None, metadata: str | None = None) -> 
     write_deltalake(places.silver(FEED, "t").url, pa.table({"k": [1]}), mode="append", commit_properties=done)
 
 
-def is_settled(places: Places) -> bool:
-    return companion(places, FEED, "t", "aside").is_settled
+def is_committed(places: Places) -> bool:
+    return companion(places, FEED, "t", "aside").is_committed
 
 
 def side_keys(places: Places) -> list[int]:
@@ -65,9 +65,9 @@ def test_what_is_written_counts_once_a_cut_of_the_table_names_it(places: Places)
     commit(places, 0)
     write_side_table(places, 3)
 
-    assert (before, side_keys(places), is_settled(places)) == ([], [1, 2], False)
+    assert (before, side_keys(places), is_committed(places)) == ([], [1, 2], False)
     commit(places, 1)
-    assert (side_keys(places), is_settled(places)) == ([3], True)
+    assert (side_keys(places), is_committed(places)) == ([3], True)
     found = failing_rows(places, FEED, "t", 0)
     assert found is not None, "what the table kept aside as it was"
     assert sorted(found["k"].to_pylist()) == [1, 2]
@@ -87,7 +87,7 @@ def test_what_maintenance_commits_behind_it_has_the_same_rows(places: Places):
         write_deltalake(places.side_table(FEED, "t").url, rows, mode="append")
     commit(places, 1)
     DeltaTable(places.side_table(FEED, "t").url).optimize.compact()
-    joined = (side_keys(places), is_settled(places))
+    joined = (side_keys(places), is_committed(places))
     write_side_table(places, 9)
 
     assert (joined, side_keys(places)) == (([1, 1], True), [1, 1])
@@ -205,7 +205,7 @@ def test_a_build_that_dies_as_nothing_is_aside_any_more_is_gone_on_from_and_the_
     assert built.build() == {}
 
     rows = {1: {"v": 1, "s": "a"}, 2: {"v": 2, "s": "b"}}
-    assert (built.rows("t"), side_values(built), is_settled(built.places)) == (rows, {}, True)
+    assert (built.rows("t"), side_values(built), is_committed(built.places)) == (rows, {}, True)
     Rebuild(spark, built.settings, CONNECTOR, built.feed, "t", "a").run()
     assert (built.rows("t"), side_values(built)) == (rows, {})
 
@@ -220,11 +220,11 @@ def test_what_a_build_that_died_left_aside_is_gone_with_the_next_cut(spark: Spar
         patch.setattr(write, "_write_side_table", dying(write._write_side_table, after=True))
         with pytest.raises(Died):
             built.build()
-    was = is_settled(built.places)
+    was = is_committed(built.places)
     history.update("t", modified={1: {"s": "again"}})
 
     assert built.land_and_build(history) == {}
 
     side = DeltaTable(built.places.side_table(FEED, "t").url)
-    assert (was, is_settled(built.places), count_rows(side)) == (False, True, 0)
+    assert (was, is_committed(built.places), count_rows(side)) == (False, True, 0)
     assert built.rows("t") == {1: {"v": 1, "s": "again"}, 2: {"v": 2, "s": "b"}}

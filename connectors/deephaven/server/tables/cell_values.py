@@ -7,17 +7,16 @@ error.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
 
+from silverfold.conf.unix_time import unix_micros
+
 INTEGERS = frozenset({"Byte", "Short", "Int", "Long", "DateTime"})
 FLOATS = frozenset({"Float", "Double"})
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 
 
 def elements(value: Any) -> Iterable[Any]:
@@ -41,7 +40,7 @@ def _number(value: Any) -> float:
 
 def _nanoseconds(value: Any) -> int:
     if isinstance(value, datetime):
-        return (value - _EPOCH) // _MICROSECOND * 1000 + getattr(value, "nanosecond", 0)
+        return unix_micros(value) * 1000 + getattr(value, "nanosecond", 0)
     return _integer(value)
 
 

@@ -91,9 +91,9 @@ class ShardLog:
         self._expire()
         return None if lsn in self._unreadable else self._entries.get(lsn)
 
-    def at_time(self, millis: int) -> int:
+    def at_time(self, time_ms: int) -> int:
         """Return the LSN of the first batch appended at a time or later; else the one after the tail."""
-        at = bisect_left(self._lsns, millis, key=lambda lsn: self._entries[lsn].appended_ms)
+        at = bisect_left(self._lsns, time_ms, key=lambda lsn: self._entries[lsn].appended_ms)
         return self._lsns[at] if at < len(self._lsns) else self._next
 
     def trim(self, last: int) -> None:

@@ -8,13 +8,13 @@ with FeedServer.start(FeedSource([table]), configuration) as server:
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Final, Self, TypeVar
 
 from silverfold.conf.errors import SilverfoldError
+from silverfold.conf.unix_time import now_micros
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.server_thread import ServerThread
 from silverfold.connectors.common.transport import Address
@@ -98,7 +98,7 @@ class FeedServer(ServerThread):
 
     def change(self, table: SourceTable, changes: RowChanges) -> int:
         """Make an update of a table, committed now; return its ``seq``. Raises as `SourceTable.apply`."""
-        return self.run(lambda _: table.apply(changes, ts=time.time_ns() // 1_000))
+        return self.run(lambda _: table.apply(changes, ts=now_micros()))
 
     def run(self, work: Callable[[FeedSource], _T]) -> _T:
         """Run a function on the source, between packets, and return its result."""
@@ -150,7 +150,7 @@ def new_epoch() -> str:
 
     A source that was restored from a backup needs a new one: receivers notice lost updates only while it is behind.
     """
-    return f"{time.time_ns() // 1_000:020d}"
+    return f"{now_micros():020d}"
 
 
 def first_version(epoch: str) -> int:

@@ -60,7 +60,6 @@ def test_a_feed_needs_a_stream_a_subscription_and_columns() -> None:
         ({"table": {**TABLE, "columns": {"id": "double"}}}, "keys of any type but float and double"),
         ({"table": {**TABLE, "columns": {"id": "integer"}}}, "one of tinyint"),
         ({"table": {**TABLE, "columns": {"id": "int", "ID": "int"}}}, "each column once"),
-        ({"table": {**TABLE, "columns": {"id": "int", "_op": "int"}}}, "without _op"),
         ({"table": {**TABLE, "encodings": {"no": "base64"}}}, "encodings of columns: no is none"),
         ({"table": {**TABLE, "encodings": {"id": "base64"}}}, "for id, of type bigint, none"),
         ({"table": {**TABLE, "encodings": {"total": "base64"}}}, "text_decimal, base64_decimal"),

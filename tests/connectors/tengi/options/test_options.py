@@ -72,7 +72,6 @@ def test_a_feed_needs_a_transport() -> None:
         ({"table": {"columns": {"id": "number"}, "keys": ["id"]}}, "a type in Spark's DDL"),
         ({"table": {"columns": {"id": "double"}, "keys": ["id"]}}, "keys of types with one form"),
         ({"table": {"columns": {"id": "bigint", "ID": "int"}, "keys": ["id"]}}, "names each column once"),
-        ({"table": {"columns": {"_position": "bigint"}, "keys": ["_position"]}}, "silverfold's own"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_is_allowed(given: dict[str, Any], line: str) -> None:

@@ -1,4 +1,4 @@
-"""Undo writes to a silver table's companion tables by a cut or rebuild whose silver commit never happened.
+"""Roll back writes to a silver table's companion tables by a cut or rebuild whose silver commit never happened.
 
 Rows in the side table are not undone: the next cut rewrites all of them.
 """
@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from silverfold.conf.errors import ApplyError, Overtaken, RebuildNeeded
 from silverfold.pipelines.applying.silver import OpenedTables, SilverTable
 from silverfold.pipelines.places import Place
-from silverfold.pipelines.storage.companions import TAKEN_BACK, Companion
-from silverfold.pipelines.storage.cuts import newest_note, position_in
+from silverfold.pipelines.storage.companions import ROLLED_BACK, Companion
+from silverfold.pipelines.storage.cuts import newest_note
 from silverfold.pipelines.storage.lease import sole_writer
 from silverfold.transforms.merge import USER_METADATA, overwrite
 from silverfold.transforms.spark_errors import named_errors
@@ -38,13 +38,13 @@ def restore(session: SparkSession, path: str, version: int, *, metadata: str) ->
         session.conf.unset(USER_METADATA)
 
 
-def settle(silver: SilverTable) -> None:
-    """Do as `open_settled`, apart from a cut."""
+def roll_back(silver: SilverTable) -> None:
+    """Do as `open_rolled_back`, apart from a cut."""
     with sole_writer(silver.places, silver.feed.name, silver.name), named_errors(silver.name):
-        open_settled(silver)
+        open_rolled_back(silver)
 
 
-def open_settled(silver: SilverTable) -> OpenedTables:
+def open_rolled_back(silver: SilverTable) -> OpenedTables:
     """Open the tables of a cut, with each companion table restored to the rows that count. Safe to repeat.
 
     Raises:
@@ -53,27 +53,27 @@ def open_settled(silver: SilverTable) -> OpenedTables:
         StoreUnavailable: Try again.
     """
     opened = silver.opened()
-    built = position_in(opened.table, silver.app_id) >= 0
+    built = opened.position >= 0
     if not built and opened.history.written > 1:
         raise _needed(silver, "there is a history of several cuts, and no table")
     # A history kept earlier must not be lost.
     is_retained = built and opened.note is not None and opened.note.history is None
     parts = [*([] if is_retained else [(silver.history, opened.history)]), (silver.tombstones, opened.tombstones)]
-    unsettled = [(place, found) for place, found in parts if not (found.is_settled or found.is_gone)]
-    for place, found in unsettled:
-        _take_back(silver, place, found, before=-1 if opened.note is None else opened.note.last_position)
-    return silver.opened() if unsettled else opened
+    uncommitted = [(place, found) for place, found in parts if not (found.is_committed or found.is_gone)]
+    for place, found in uncommitted:
+        _roll_back_part(silver, place, found, before=-1 if opened.note is None else opened.note.last_position)
+    return silver.opened() if uncommitted else opened
 
 
-def _take_back(silver: SilverTable, place: Place, found: Companion, *, before: int) -> None:
+def _roll_back_part(silver: SilverTable, place: Place, found: Companion, *, before: int) -> None:
     newest = newest_note(found.newest)
-    assert newest is not None, "a commit of ours made it unsettled"
-    version = -1 if found.counts is None else found.counts.version()
+    assert newest is not None, "a commit of ours made it so"
+    version = -1 if found.committed is None else found.committed.version()
     note = replace(
-        newest, first_position=before, last_position=before, replaced=False, updates=0, notes={TAKEN_BACK: version}
+        newest, first_position=before, last_position=before, replaced=False, updates=0, notes={ROLLED_BACK: version}
     )
     try:
-        if found.counts is None:
+        if found.committed is None:
             rows = silver.session.read.format("delta").load(place.url).limit(0)
             overwrite(rows, place.url, metadata=note.to_json())
         else:
