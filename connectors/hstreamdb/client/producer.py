@@ -349,11 +349,13 @@ class Producer:
 
 
 def _check_choice(stream: str, key: str, found: str | None, allowed: Collection[str | None]) -> None:
-    if found not in allowed:
+    if found not in list(allowed):
         raise ConfigError(file=f"producer of {stream}", key=key, found=found, allowed=f"one of {list(allowed)}")
 
 
 def _check_least(stream: str, least: int, **options: float) -> None:
     for key, found in options.items():
-        if not least <= found < float("inf"):
-            raise ConfigError(file=f"producer of {stream}", key=key, found=found, allowed=f"at least {least}")
+        is_number = isinstance(found, int if least else int | float) and not isinstance(found, bool)
+        if not (is_number and least <= found < float("inf")):
+            allowed = f"a whole number of at least {least}" if least else f"a number of at least {least}"
+            raise ConfigError(file=f"producer of {stream}", key=key, found=found, allowed=allowed)

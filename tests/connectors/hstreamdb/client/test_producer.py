@@ -316,12 +316,16 @@ def test_what_cannot_be_sent_is_refused_at_once_and_costs_nothing() -> None:
     asyncio.run(scenario())
 
 
-def test_a_batch_without_records_is_a_wrong_setting() -> None:
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("max_records", 0), ("max_records", "10"), ("max_tries", 2.5), ("max_age", None), ("compression", ["gzip"])],
+)
+def test_an_option_of_another_value_or_type_is_a_wrong_setting(key: str, value: Any) -> None:
     async def scenario() -> None:
         async with connected() as (_, client):
-            client.producer("orders", max_records=0)
+            client.producer("orders", **{key: value})
 
-    with pytest.raises(ConfigError, match="producer of orders: max_records: found 0"):
+    with pytest.raises(ConfigError, match=f"producer of orders: {key}: found "):
         asyncio.run(scenario())
 
 
