@@ -35,6 +35,14 @@ _FULL = ("No space left on device", "Disk quota exceeded")
 _UNREADABLE = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "DELTA_STATE_RECOVER_ERROR", "java.io.FileNotFoundException")
 """Error conditions, or exception names, for a damaged or missing file, or a store that does not answer."""
 
+_WAYS_ON = {
+    "DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION": (
+        "a table with a change data feed, and with a blank or one of ,;{}()= in the name of a column, keeps its columns' "
+        "types: set change_data_feed to false, build, and set it again"
+    )
+}
+"""What to do about an error condition that Delta does not explain."""
+
 _CANCELLED = ("SPARK_JOB_CANCELLED", "OPERATION_CANCELED")
 """Error conditions of a cancelled job."""
 
@@ -75,7 +83,8 @@ def named_errors(table: str) -> Iterator[None]:
             raise StoreUnavailable(f"{table}: {_unreadable(error, condition)}") from error
         if any(name in condition for name in _OVERTAKEN):
             raise Overtaken("another process has written the table meanwhile; try again", table=table) from error
-        raise ApplyError(f"Spark: {condition}", table=table) from error
+        way_on = "".join(f": {text}" for name, text in _WAYS_ON.items() if name in condition)
+        raise ApplyError(f"Spark: {condition}{way_on}", table=table) from error
     except OSError as error:  # data for the JVM goes through a file
         if error.errno not in FULL:
             raise

@@ -42,6 +42,7 @@ AWAY = (
         ),
         ("boom\njava.lang.IllegalStateException: so\n\tat a.b.C", "Spark: java.lang.IllegalStateException: so"),
         ("boom", "Spark: Py4JError"),
+        ("a.b.Exception: [DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION] Operation", "build, and set it again"),
     ],
 )
 def test_an_error_is_named_by_what_tells_most(text: str, named: str):
