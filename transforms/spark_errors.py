@@ -37,8 +37,8 @@ _UNREADABLE = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "DELTA_STATE_RECOVER_ERROR"
 
 _WAYS_ON = {
     "DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION": (
-        "a table with a change data feed, and with a blank or one of ,;{}()= in the name of a column, keeps its columns' "
-        "types: set change_data_feed to false, build, and set it again"
+        "a table with a change data feed, and with a blank or one of ,;{}()= in a column's name, keeps its types: "
+        "set change_data_feed to false, build, and set it again"
     )
 }
 """What to do about an error condition that Delta does not explain."""
