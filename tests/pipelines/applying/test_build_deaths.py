@@ -24,7 +24,6 @@ from silverfold.conf.errors import ApplyError, SparkUnavailable
 from silverfold.conf.model import Expectation
 from silverfold.pipelines.applying.build import FeedBuild
 from silverfold.pipelines.applying.run import run
-from silverfold.pipelines.applying.silver import SilverTable
 from silverfold.pipelines.holding.quarantine_log import quarantined
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.planning.plan import Planner
@@ -40,7 +39,7 @@ SNAPSHOT = {1: {"Sym": "AAPL", "Qty": 0}, 2: {"Sym": "IBM", "Qty": 0}}
 
 BEFORE, AFTER = False, True
 DEATHS_IN_THE_SNAPSHOT = [
-    (SilverTable, "position", AFTER),
+    (silverfold.pipelines.applying.apply_cut, "open_rolled_back", AFTER),
     (silverfold.pipelines.applying.decode, "check_names", AFTER),
     (silverfold.pipelines.applying.write, "append", BEFORE),
     (silverfold.pipelines.applying.write, "append", AFTER),
@@ -51,7 +50,7 @@ DEATHS_IN_UPDATES = [
     (silverfold.pipelines.applying.write, "merge", BEFORE),
     (silverfold.pipelines.applying.write, "merge", AFTER),
     (silverfold.pipelines.applying.apply_cut, "read_back", AFTER),
-    (Planner, "applied", AFTER),
+    (Planner, "advance_to", AFTER),
     (silverfold.pipelines.holding.quarantine, "resolve", AFTER),
     (silverfold.pipelines.applying.build, "record", BEFORE),
     (silverfold.pipelines.applying.build, "record", AFTER),

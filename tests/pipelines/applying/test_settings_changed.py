@@ -34,6 +34,7 @@ from tests.support.deephaven.vectors import VECTORS
 from tests.support.sizes import as_if_large
 
 SMALL = {"small": {"condition": "Qty < 100", "action": "quarantine"}}
+WARNS = {"small": {"condition": "Qty < 100", "action": "warn"}}
 
 
 class Market(BuiltMarket):
@@ -275,14 +276,19 @@ def test_a_rebuild_in_several_cuts_that_ends_with_no_row_aside_asks_for_none(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("settings", [{"stored_as_scd_type": 2}, {"expect": SMALL}])
+@pytest.mark.parametrize(
+    ("settings", "other"), [({"stored_as_scd_type": 2}, {"expect": WARNS}), ({"expect": SMALL}, {"keys": ("Sym",)})]
+)
 def test_what_a_rebuild_by_other_settings_has_put_beside_the_table_counts_for_nothing_once_it_died(
-    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+    spark: SparkSession,
+    warehouse: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    other: dict[str, Any],
 ) -> None:
-    """As keys of a table with history are refused, updates alone stand for other settings."""
     market = Market(spark, warehouse, **settings)
     assert market.update(1, 500) is None
-    market.change(mode="updates_only", apply="upsert", **settings)
+    market.change(**settings, **other)
     swap_in = silverfold.pipelines.upkeep.rebuild.swap_in
 
     def dying(rows: DataFrame, note: CommitNote, live: Live) -> int:

@@ -129,7 +129,7 @@ def test_a_process_that_dies_before_it_notes_it_leaves_the_note_to_the_next(
     assert tried.build(**FAILS).keys() == {STREAM}
     tried.again()
     with monkeypatch.context() as patch:
-        patch.setattr(Quarantine, "passed", dies)
+        patch.setattr(Quarantine, "record_cut", dies)
         with pytest.raises(Died):
             tried.build(**FAILS)
 
