@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -55,6 +56,8 @@ class Overdue:
     """Since when a shard is ahead, and nothing of it has come."""
     reported_shards: set[int] = field(default_factory=set)
     """Those that a mark tells of."""
+    failures: Counter[str] = field(default_factory=Counter)
+    """Failures in a row of each call of a look, by its name."""
 
 
 class GapSearch:

@@ -99,12 +99,17 @@ class Lag:
         return name.startswith(f"{self._feed}-")
 
     def starved(self, tails: Mapping[int, int]) -> list[Frame]:
-        """Return a mark if shards are ahead and nothing of them comes: once, until a frame of them comes again."""
+        """Return a mark if shards are ahead and nothing of them comes: once, until a frame of them comes again.
+
+        A shard without a tail, since its call failed, is as it was.
+        """
         now, known = self._clock(), self._overdue
         ahead = [shard_id for shard_id, tail in tails.items() if batches_between(self._newest(shard_id), tail)]
-        known.shards = {shard_id: known.shards.get(shard_id, now) for shard_id in ahead}
+        unanswered = {shard_id: since for shard_id, since in known.shards.items() if shard_id not in tails}
+        known.shards = unanswered | {shard_id: known.shards.get(shard_id, now) for shard_id in ahead}
         before = known.reported_shards
         known.reported_shards = {each for each in ahead if now - known.shards[each] >= self._patience}
+        known.reported_shards |= before & unanswered.keys()
         if known.reported_shards <= before:
             return []
         shards = [str(shard_id) for shard_id in sorted(known.reported_shards)]

@@ -19,11 +19,14 @@ _MOST_FAILURES: Final = 3
 
 
 class LookCalls:
-    """The calls of an epoch's looks. A call that fails costs only what it is for."""
+    """The calls of an epoch's looks. A call that fails costs only what it is for.
 
-    def __init__(self, stream: str) -> None:
-        self._stream = stream
-        self._failures = Counter[str]()
+    Args:
+        failures: Failures in a row of each call, by its name. Is kept up to date.
+    """
+
+    def __init__(self, stream: str, failures: Counter[str]) -> None:
+        self._stream, self._failures = stream, failures
         self._failing: dict[str, str] = {}
 
     async def each(self, calls: Iterable[tuple[str, Callable[[], Awaitable[_T]]]]) -> list[_T | None]:

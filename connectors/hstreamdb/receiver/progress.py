@@ -59,7 +59,7 @@ class Progress:
         clock: Callable[[], float],
     ) -> None:
         self._client, self._options, self._epoch, self._control = client, options, epoch, control
-        self._calls = LookCalls(options.stream)
+        self._calls = LookCalls(options.stream, overdue.failures)
         patience = max(_LEAST_PATIENCE, subscription.ack_timeout_seconds)
         self._gaps = GapSearch(
             client,

@@ -10,6 +10,7 @@ import pytest
 
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
+from silverfold.connectors.hstreamdb.receiver.gaps import Overdue
 from tests.support.hstreamdb.looks import OLD, Looks, Source
 from tests.support.hstreamdb.receiving import until
 
@@ -92,3 +93,25 @@ def test_a_shard_that_no_list_names_is_looked_at_as_long_as_batches_of_it_are_mi
         assert looks.sink.marks("expired")[0]["shards"] == {"7": f"1 batches behind {OLD + 3}"}
 
     asyncio.run(run())
+
+
+def test_a_call_that_fails_in_each_of_many_short_connections_is_a_warning() -> None:
+    source, overdue = Source({7: [OLD + 1]}), Overdue()
+    source.broken[7] = "end"
+
+    async def warnings_of_a_connection() -> int:
+        looks = Looks(source, {7: OLD}, overdue=overdue)
+        await looks.progress._tails({7})
+        return len(looks.progress._calls.failing())
+
+    assert [asyncio.run(warnings_of_a_connection()) for _ in range(4)] == [0, 0, 1, 0]
+
+
+def test_a_shard_starves_though_its_tail_is_not_always_answered() -> None:
+    looks = Looks(Source({}), {7: OLD, 8: OLD})
+    marks = []
+    for minute in range(9):
+        looks.now = 60.0 * minute
+        answered = {8: OLD} if minute % 2 else {7: OLD + 1, 8: OLD}
+        marks += looks.progress._lag.starved(answered)
+    assert len(marks) == 1
