@@ -9,8 +9,8 @@ Numbers are text. ``offsets`` has, per shard, the batch up to which the server h
 that was committed, before the control frame. ``created`` tells one subscription from another of its name; the floors of
 another one stay for what had landed, since it sends that again. Absent if empty: ``missing``, and ``elsewhere``, what
 others acknowledged, or what was before a subscription that began at the end. Another one from the earliest sends that
-too: it is missing then. A control frame with a new
-gap lands together with the frame that shows it: the next epoch knows of it, whenever this process dies.
+too: it is missing then. A control frame with a new gap lands together with the frame that shows it: the next epoch
+knows of it, whenever this process dies.
 """
 
 from __future__ import annotations
@@ -77,14 +77,14 @@ class ControlFrames:
         )
         sends_all = self.is_anew and not self._begins_at_end
         shards = {}
-        for shard_id in sure.keys() | self.skipped.keys() | (elsewhere.keys() if sends_all else set()):
+        for shard_id in sure.keys() | self.skipped.keys() | elsewhere.keys():
             begun, skipped = sure.get(shard_id, 0), self.skipped.get(shard_id, 0)
             open_ranges = landed[shard_id].missing if shard_id in landed else ()
             gaps = [*_in_both(missing.get(shard_id, ()), open_ranges)]  # whichever subscription may send it
             others = elsewhere.get(shard_id, [])
             shards[shard_id] = ShardProgress(
                 max(begun, skipped),
-                has_begun=True,
+                has_begun=bool(begun or skipped) or sends_all,
                 is_guess=self._begins_at_end and skipped > begun,
                 landed_before=begun,
                 gaps=gaps + others if sends_all else gaps,
