@@ -54,7 +54,8 @@ class ControlFrames:
         skipped = {} if self.is_anew else self._content.get("skipped", {})
         self.skipped = {int(shard_id): int(batch_id) for shard_id, batch_id in skipped.items()}
         """Per shard, the batch up to which everything has landed or is known to be gone."""
-        self._begins_at_end = subscription.offset == SpecialOffset.LATEST
+        self.begins_at_end = subscription.offset == SpecialOffset.LATEST
+        """Whether the subscription began at the end of the stream."""
 
     def expected(self, landed: Mapping[int, LandedBatches]) -> dict[int, ShardProgress]:
         """Return, per shard, what an epoch need not expect any more; with what is missing below it.
@@ -75,7 +76,7 @@ class ControlFrames:
             }
             for member in ("missing", "elsewhere")
         )
-        sends_all = self.is_anew and not self._begins_at_end
+        sends_all = self.is_anew and not self.begins_at_end
         shards = {}
         for shard_id in sure.keys() | self.skipped.keys() | elsewhere.keys():
             begun, skipped = sure.get(shard_id, 0), self.skipped.get(shard_id, 0)
@@ -85,7 +86,7 @@ class ControlFrames:
             shards[shard_id] = ShardProgress(
                 max(begun, skipped),
                 has_begun=bool(begun or skipped) or sends_all,
-                is_guess=self._begins_at_end and skipped > begun,
+                is_guess=self.begins_at_end and skipped > begun,
                 landed_before=begun,
                 gaps=gaps + others if sends_all else gaps,
                 elsewhere=[] if sends_all else others,

@@ -122,6 +122,11 @@ class ShardProgress:
         self.elsewhere += [each for each in lost if may_miss(*each)][:room]
         self.begin(until)
 
+    def lose_part(self, batch_id: int) -> None:
+        """Note that a part of a batch is not to come, though it may be there."""
+        if len(self.elsewhere) < _MOST_GAPS:
+            self.elsewhere.append((batch_id - 1, batch_id + 1))
+
     def skip(self, after: int, first: int) -> bool:
         """Expect no batch between two any more. Return whether that was still the gap: none has come meanwhile."""
         if after == self.newest:

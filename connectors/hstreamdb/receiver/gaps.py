@@ -66,7 +66,6 @@ class GapSearch:
     Args:
         control: Is told what need not come.
         calls: Makes the calls.
-        begins_at_end: Whether the subscription begins at the end of the stream.
         overdue: Is kept up to date.
         patience: Seconds after which batches should have come that are in the shard, and were sent to others.
         clock: Returns seconds; any that ascend.
@@ -80,13 +79,12 @@ class GapSearch:
         control: ControlFrames,
         calls: LookCalls,
         *,
-        begins_at_end: bool,
         overdue: Overdue,
         patience: float,
         clock: Callable[[], float],
     ) -> None:
         self._client, self._stream, self._epoch, self._control = client, stream, epoch, control
-        self._calls, self._begins_at_end, self._is_anew = calls, begins_at_end, control.is_anew
+        self._calls, self._is_anew = calls, control.is_anew
         self._overdue, self._patience, self._clock = overdue, patience, clock
         self._turn = 0
         self._quiet: dict[int, int] = {}
@@ -99,7 +97,7 @@ class GapSearch:
             tails: The last batch of each shard, or the number 0 of its log's epoch.
             checkpoints: The batch of each shard up to which all is acknowledged, if known.
         """
-        if self._begins_at_end:
+        if self._control.begins_at_end:
             self._begin_at_end(tails, checkpoints)
         suspects = list(self._suspects(tails))
         self._turn += _MOST_READ

@@ -14,7 +14,6 @@ from silverfold.connectors.hstreamdb.client.administration import OF_OTHER_STREA
 from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.options import HStreamOptions
-from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
@@ -67,7 +66,6 @@ class Progress:
             epoch,
             control,
             self._calls,
-            begins_at_end=subscription.offset == SpecialOffset.LATEST,
             overdue=overdue,
             patience=2 * patience,
             clock=clock,
@@ -108,7 +106,7 @@ class Progress:
 
     def _note_partial(self, first: RecordId) -> list[Frame]:
         """Return a mark if some records of a batch do not come with the first that do: at most one a shard and look."""
-        self._epoch.shards[first.shard_id].elsewhere.append((first.batch_id - 1, first.batch_id + 1))
+        self._epoch.shards[first.shard_id].lose_part(first.batch_id)
         if first.shard_id in self._partial_shards:
             return []
         self._partial_shards.add(first.shard_id)
