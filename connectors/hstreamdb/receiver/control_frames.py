@@ -117,7 +117,7 @@ class ControlFrames:
         acknowledged but not in this bronze. From then on the epoch expects nothing up to a floor that moved.
 
         Args:
-            tails: The last batch of each shard, after a look for what the stream dropped, which counts as acknowledged.
+            tails: The last batch of shards whose gaps were looked up: what the stream dropped counts as acknowledged.
                 A floor above missing batches waits for such a look. One above the tail is not believed.
         """
         created, before = creation_of(found.subscription), self._content

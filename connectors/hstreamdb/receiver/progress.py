@@ -132,6 +132,7 @@ class Progress:
                 check_stream(found, self._options)
             listed = await self._calls.one("ListShards", self._list_shards)
             tails = await self._tails(listed or ())
+            searched = {shard_id: tail for shard_id, tail in tails.items() if self._epoch.shards[shard_id].has_begun}
             # Each is taken as soon as it is made: an epoch that ends meanwhile has it, as the next one believes.
             checkpoints = {} if found is None else {each.shard_id: each.batch_id for each in found.offsets}
             sink.take(await self._gaps.look(tails, checkpoints))
@@ -140,7 +141,7 @@ class Progress:
             if found is None:
                 sink.take(self._control.missing_frames(self._epoch))
             else:
-                sink.take(self._control.next_frames(found, self._epoch, tails))
+                sink.take(self._control.next_frames(found, self._epoch, searched))
             consumers = await self._calls.one("ListConsumers", partial(self._client.list_consumers, subscription_id))
             if consumers is not None:
                 sink.take(self._lag.shared([each.name for each in consumers]))

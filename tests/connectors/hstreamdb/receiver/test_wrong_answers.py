@@ -11,7 +11,7 @@ import pytest
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.receiver.gaps import Overdue
-from tests.support.hstreamdb.looks import OLD, Looks, Source
+from tests.support.hstreamdb.looks import NEW, OLD, Looks, Source
 from tests.support.hstreamdb.receiving import until
 
 pytestmark = pytest.mark.usefixtures("looks_at_once")
@@ -115,3 +115,18 @@ def test_a_shard_starves_though_its_tail_is_not_always_answered() -> None:
         answered = {8: OLD} if minute % 2 else {7: OLD + 1, 8: OLD}
         marks += looks.progress._lag.starved(answered)
     assert len(marks) == 1
+
+
+def test_a_checkpoint_above_a_gap_waits_for_a_look_that_has_read_it() -> None:
+    """At the first look of a shard only its beginning is found out; here the log has begun a new epoch behind it."""
+
+    async def run() -> None:
+        source = Source({7: [OLD + 1, OLD + 2, NEW + 1]})
+        source.checkpoints[7] = NEW + 1
+        looks = Looks(source)
+        looks.take(7, [OLD + 1, OLD + 2, NEW + 1])
+        async with looks.run():
+            await until(lambda: str(NEW + 1).encode() in b"".join(looks.sink.control[-1:]))
+        assert looks.sink.marks("acknowledged elsewhere") == []
+
+    asyncio.run(run())
