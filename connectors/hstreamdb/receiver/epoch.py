@@ -60,12 +60,17 @@ class ShardProgress:
     again: int = 0
     """Records of all other batches, which came again or late."""
 
-    def take(self, batch_id: int, records: int, published_ms: int) -> bool:
-        """Count a frame. Return whether it shows that batches before it have not landed."""
+    def take(self, batch_id: int, records: int, published_ms: int, *, is_whole: bool = True) -> bool:
+        """Count a frame. Return whether it shows that batches before it have not landed.
+
+        Args:
+            is_whole: Whether it has the batch from its first record on.
+        """
         if self.is_guess and batch_id > self.landed_before:
             self.newest, self.is_guess = min(self.newest, batch_id - 1), False
         self.oldest = min(self.oldest or batch_id, batch_id)
-        self.elsewhere = _without(batch_id, self.elsewhere)
+        if is_whole:
+            self.elsewhere = _without(batch_id, self.elsewhere)
         if batch_id <= self.newest:
             self.again += records
             self.gaps = _without(batch_id, self.gaps)
@@ -143,6 +148,11 @@ class ShardProgress:
         if is_new:
             self.gaps.append((after, before))
         return is_new
+
+
+def are_whole(ids: Sequence[RecordId]) -> bool:
+    """Return whether a frame's ids are those of a batch from its first record on, and none in between is missing."""
+    return ids[-1].batch_index == len(ids) - 1
 
 
 def _without(batch_id: int, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -229,7 +239,8 @@ class Epoch:
         if error is not None:
             return [self._bad_frame(body, error)]
         first = ids[0]
-        self.gaps_found += self.shards[first.shard_id].take(first.batch_id, len(ids), published_ms)
+        shard = self.shards[first.shard_id]
+        self.gaps_found += shard.take(first.batch_id, len(ids), published_ms, is_whole=are_whole(ids))
         frame = Frame(body, Kind.DATA, Boundary.WHOLE, self._stream, str(first))
         before = self._consumers.setdefault(first.shard_id, consumer)
         if before == consumer:

@@ -17,7 +17,7 @@ from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
-from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
+from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, are_whole
 from silverfold.connectors.hstreamdb.receiver.gaps import GapSearch, Overdue
 from silverfold.connectors.hstreamdb.receiver.lag import Lag
 from silverfold.connectors.hstreamdb.receiver.look_calls import LookCalls
@@ -92,7 +92,7 @@ class Progress:
         first, gaps = found.ids[0], epoch.gaps_found
         shard = epoch.shards[first.shard_id]
         was_guess = shard.is_guess
-        is_partial = found.ids[-1].batch_index != len(found.ids) - 1 and shard.is_missing(first.batch_id)
+        is_partial = not are_whole(found.ids) and shard.is_missing(first.batch_id)
         self._lag.note_frame(first.shard_id)
         frames = taken()
         marks = self._note_partial(first) if is_partial else []

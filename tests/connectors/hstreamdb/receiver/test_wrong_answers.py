@@ -67,6 +67,14 @@ def test_a_batch_of_which_a_part_comes_first_is_a_warning_though_the_tail_was_gu
     assert [each["shards"] for each in looks.sink.marks("not delivered")] == [{"7": f"of batch {OLD + 4}"}]
 
 
+def test_what_others_acknowledged_of_a_batch_is_known_until_it_comes_whole() -> None:
+    looks = Looks(Source({}), {7: OLD})
+    rest, whole = ([RecordId(7, OLD + 1, index) for index in indexes] for indexes in (range(5, 10), range(10)))
+    for ids, expected in ((rest, [(OLD, OLD + 2)]), (rest, [(OLD, OLD + 2)]), (whole, [])):
+        looks.progress.frames(FetchedFrame(b"", ids), "consumer")
+        assert looks.epoch.shards[7].elsewhere == expected
+
+
 def test_gaps_of_a_shard_that_the_stream_has_no_more_are_lost() -> None:
     async def run() -> None:
         source = Source({8: [OLD + 1]})
