@@ -42,6 +42,15 @@ def begins_at(places: Places, connector: Connector, feed: Feed, table: str) -> i
     return dropped.begins if is_known else dropped.floor
 
 
+def has_all_above(places: Places, feed: Feed, table: str, floor: int) -> bool:
+    """Return whether a table has no update below a new floor, and none that was dropped. Raises StoreUnavailable."""
+    dropped = dropped_of(places.bronze(feed.name), feed.name, table)
+    if dropped.floor and dropped.complete != -1:
+        return False
+    cuts = current_cuts(all_cuts(places, feed.name, [table]))
+    return bool(cuts) and cuts[0].first_position >= floor
+
+
 def needs_from(places: Places, connector: Connector, feed: Feed, table: str) -> int:
     """Return the position from which bronze has to have every frame, for a table that is folded without a base.
 

@@ -47,7 +47,7 @@ from silverfold.pipelines.storage.compaction import claim
 from silverfold.pipelines.storage.cuts import last_cuts
 from silverfold.pipelines.storage.silver_position import silver_positions
 from silverfold.pipelines.store import dataset_of, open_table, until_committed
-from silverfold.pipelines.upkeep.beginnings import base_damage, begins_at
+from silverfold.pipelines.upkeep.beginnings import base_damage, begins_at, has_all_above
 
 _APPEND_ONLY = "delta.appendOnly"
 
@@ -136,7 +136,11 @@ def plan_retention(places: Places, connector: Connector, feed: Feed, *, keep_sin
         if dropped_to <= position + 1 < floor and open_table(places.silver(feed.name, name)) is not None
     ]
     dropped = {
-        name: Dropped(floor, -1 if each.base is None else each.base, begins_at(places, connector, feed, name))
+        name: Dropped(
+            floor,
+            -1 if each.base is None or has_all_above(places, feed, name, floor) else each.base,
+            begins_at(places, connector, feed, name),
+        )
         for name, each in rules.items()
         if not each.has_snapshots
     }

@@ -3,13 +3,14 @@
 ::
 
     {"subscription", "created", "offsets": {shard: batch}, "skipped": {shard: batch},
-     "missing": {shard: [[batch before, batch after], …]}, "elsewhere": {shard: [[…], …]}}
+     "missing": {shard: [[batch before, batch after], …]}, "elsewhere": {shard: [[…], …]}, "guessed": {shard: batch}}
 
 Numbers are text. ``offsets`` has, per shard, the batch up to which the server has recorded all as acknowledged. So all
 that was committed, before the control frame. ``created`` tells one subscription from another of its name; the floors of
 another one stay for what had landed, since it sends that again. Absent if empty: ``missing``, and ``elsewhere``, what
 others acknowledged, or what was before a subscription that began at the end. Another one from the earliest sends that
-too: it is missing then. A control frame with a new gap lands together with the frame that shows it: the next epoch
+too: it is missing then. ``guessed`` is the tail at a look, of shards of which nothing tells yet where a subscription
+that began at the end stands. A control frame with a new gap lands together with the frame that shows it: the next epoch
 knows of it, whenever this process dies.
 """
 
@@ -60,8 +61,6 @@ class ControlFrames:
     def expected(self, landed: Mapping[int, LandedBatches]) -> dict[int, ShardProgress]:
         """Return, per shard, what an epoch need not expect any more; with what is missing below it.
 
-        If the subscription begins at the end, a skipped batch behind all that landed may have been the tail at a look.
-
         Args:
             landed: What has landed; its missing ranges may be too large, since bronze drops old frames.
         """
@@ -76,17 +75,20 @@ class ControlFrames:
             }
             for member in ("missing", "elsewhere")
         )
+        found = {} if self.is_anew else self._content.get("guessed", {})
+        guessed = {int(name): int(batch_id) for name, batch_id in found.items()}
         sends_all = self.is_anew and not self.begins_at_end
         shards = {}
-        for shard_id in sure.keys() | self.skipped.keys() | elsewhere.keys():
-            begun, skipped = sure.get(shard_id, 0), self.skipped.get(shard_id, 0)
+        for shard_id in sure.keys() | self.skipped.keys() | elsewhere.keys() | guessed.keys():
+            begun = max(sure.get(shard_id, 0), self.skipped.get(shard_id, 0))
+            guess = guessed.get(shard_id, 0)
             open_ranges = landed[shard_id].missing if shard_id in landed else ()
             gaps = [*_in_both(missing.get(shard_id, ()), open_ranges)]  # whichever subscription may send it
             others = elsewhere.get(shard_id, [])
             shards[shard_id] = ShardProgress(
-                max(begun, skipped),
-                has_begun=bool(begun or skipped) or sends_all,
-                is_guess=self.begins_at_end and skipped > begun,
+                max(begun, guess),
+                has_begun=bool(begun or guess) or sends_all,
+                is_guess=guess > begun,
                 landed_before=begun,
                 gaps=gaps + others if sends_all else gaps,
                 elsewhere=[] if sends_all else others,
@@ -99,9 +101,7 @@ class ControlFrames:
 
     def missing_frames(self, epoch: Epoch) -> list[Frame]:
         """Return a control frame if the last one has other batches missing or skipped; none before the first."""
-        known = {
-            name: value for name, value in self._content.items() if name not in ("missing", "skipped", "elsewhere")
-        }
+        known = {name: self._content[name] for name in ("subscription", "created", "offsets") if name in self._content}
         return self._next(known | self._gaps(epoch)) if known else []
 
     def are_ahead(self, offsets: Iterable[SubscriptionOffset], epoch: Epoch) -> bool:
@@ -145,11 +145,12 @@ class ControlFrames:
         return frames
 
     def _gaps(self, epoch: Epoch) -> dict[str, Any]:
-        """Return the members ``skipped``, ``missing`` and ``elsewhere``."""
+        """Return the members ``skipped``, ``missing``, ``elsewhere`` and ``guessed``."""
         skipped = {str(shard_id): str(batch_id) for shard_id, batch_id in self.skipped.items()}
         members = {
             "missing": _as_text({shard_id: shard.gaps for shard_id, shard in epoch.shards.items()}),
             "elsewhere": _as_text({shard_id: shard.elsewhere for shard_id, shard in epoch.shards.items()}),
+            "guessed": {str(shard_id): str(shard.newest) for shard_id, shard in epoch.shards.items() if shard.is_guess},
         }
         return {"skipped": skipped, **{name: value for name, value in members.items() if value}}
 

@@ -129,7 +129,9 @@ class GapSearch:
         for shard_id, tail in tails.items():
             shard = self._epoch.shards[shard_id]
             if self._is_anew or not shard.has_begun or shard.is_guess:
-                self._control.skipped[shard_id] = shard.begin_at_end(tail, checkpoints.get(shard_id, 0))
+                begun = shard.begin_at_end(tail, checkpoints.get(shard_id, 0))
+                if not shard.is_guess:
+                    self._control.skipped[shard_id] = begun
         self._is_anew = self._is_anew and not tails
 
     def _suspects(self, tails: Mapping[int, int]) -> Iterator[_Suspect]:

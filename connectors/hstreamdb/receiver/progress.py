@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from silverfold.conf.errors import SourceRefused
+from silverfold.conf.errors import SourceRefused, SourceUnavailable
 from silverfold.connectors.frames import Frame, FrameSink, mark
 from silverfold.connectors.hstreamdb.client.administration import OF_OTHER_STREAM
 from silverfold.connectors.hstreamdb.client.client import Client
@@ -16,6 +16,7 @@ from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse, Subscription
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
+from silverfold.connectors.hstreamdb.protocol.times import creation_of
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, are_whole
 from silverfold.connectors.hstreamdb.receiver.gaps import GapSearch, Overdue
@@ -58,6 +59,7 @@ class Progress:
         clock: Callable[[], float],
     ) -> None:
         self._client, self._options, self._epoch, self._control = client, options, epoch, control
+        self._created = creation_of(subscription)
         self._calls = LookCalls(options.stream, overdue.failures)
         patience = max(_LEAST_PATIENCE, subscription.ack_timeout_seconds)
         self._gaps = GapSearch(
@@ -99,7 +101,7 @@ class Progress:
         if epoch.gaps_found > gaps:
             self._gap_found.set()
         elif was_guess and not shard.is_guess:
-            self._control.skipped[first.shard_id] = min(shard.oldest - 1, self._control.skipped[first.shard_id])
+            self._control.skipped[first.shard_id] = shard.oldest - 1
         elif not is_partial:
             return frames
         return [*self._control.missing_frames(epoch), *marks, *frames]
@@ -122,6 +124,7 @@ class Progress:
 
         Raises:
             SourceRefused: The subscription is of another stream now.
+            SourceUnavailable: It is another one than when the epoch began.
         """
         subscription_id = self._options.subscription
         while True:
@@ -130,6 +133,8 @@ class Progress:
             found = await self._subscription()
             if found is not None:
                 check_stream(found, self._options)
+                if creation_of(found.subscription) != self._created:
+                    raise SourceUnavailable(f"the subscription {self._options.subscription} was made anew")
             listed = await self._calls.one("ListShards", self._list_shards)
             tails = await self._tails(listed or ())
             searched = {shard_id: tail for shard_id, tail in tails.items() if self._epoch.shards[shard_id].has_begun}

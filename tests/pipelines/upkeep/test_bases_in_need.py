@@ -60,6 +60,25 @@ def test_a_table_without_its_base_or_a_part_of_it_says_how_to_begin_anew(spark: 
     assert {days.verify("albums").verdict, days.verify_history("albums").verdict} == {Verdict.EQUAL}
 
 
+def test_a_table_of_which_nothing_was_dropped_is_verified_and_rebuilt_as_before(spark: SparkSession, warehouse: Path):
+    """Another one of its feed holds, so frames before the first of it go, and none of it."""
+    types = {"AlbumId": "bigint"}
+    tables = {name: webhook_table(source=name, types=types) for name in ("albums", "artists")}
+    days = Days(spark, warehouse, WEBHOOKS, webhook_feed(tables=tables))
+    frames = webhooks(days.feed)
+    last = days.land(*frames(webhook("insert", AlbumId=1)))
+    days.build()
+    days.land(*frames(webhook("insert", AlbumId="no number"), webhook("insert", name="artists", AlbumId=2)))
+    assert list(days.faults()) == ["albums"]
+    days.drop()
+    assert days.floor == last + 1
+
+    found = days.verify("artists")
+    assert (found.verdict, found.reason) == (Verdict.EQUAL, None)
+    days.rebuild("artists")
+    assert (days.verify("artists").verdict, [row["AlbumId"] for row in days.rows("artists")]) == (Verdict.EQUAL, [2])
+
+
 def ruled_feed(insert_absent: str = "null", condition: str = "AlbumId >= 0", action: str = "quarantine") -> Feed:
     rules = {"natural": {"condition": condition, "action": action}}
     made = webhook_feed(tables={"albums": webhook_table(types={"AlbumId": "bigint"}, expect=rules)})

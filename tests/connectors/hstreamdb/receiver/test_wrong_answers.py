@@ -7,10 +7,18 @@ import json
 from collections.abc import Collection
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
 
+from silverfold.conf.errors import SourceUnavailable
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
+from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
+from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import Subscription
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
+from silverfold.connectors.hstreamdb.protocol.times import creation_of
+from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
+from silverfold.connectors.hstreamdb.receiver.epoch import LandedBatches
 from silverfold.connectors.hstreamdb.receiver.gaps import Overdue
+from tests.support.hstreamdb.landed import STREAM, feed_of
 from tests.support.hstreamdb.looks import NEW, OLD, Looks, Source
 from tests.support.hstreamdb.receiving import until
 
@@ -138,3 +146,21 @@ def test_a_checkpoint_above_a_gap_waits_for_a_look_that_has_read_it() -> None:
         assert looks.sink.marks("acknowledged elsewhere") == []
 
     asyncio.run(run())
+
+
+def test_a_subscription_that_is_made_anew_under_a_look_ends_the_epoch() -> None:
+    """Its next epoch reads the control frame of the former one: what others had acknowledged is missing then."""
+    source = Source({7: [OLD + 1]})
+    source.subscription = Subscription(stream_name=STREAM, creation_time=Timestamp(seconds=2))
+    looks = Looks(source, {7: OLD})
+    with pytest.raises(SourceUnavailable, match="made anew"):
+        asyncio.run(asyncio.wait_for(looks.progress.run(looks.sink, lambda: 0), 5))
+    assert looks.sink.control == []
+
+
+def test_what_is_gone_is_told_once_of_a_subscription_from_the_end_though_processes_follow_each_other() -> None:
+    skipped = {"created": "1", "subscription": "feed", "offsets": {}, "skipped": {"7": str(OLD + 9)}}
+    same = Subscription(creation_time=Timestamp(seconds=1), offset=SpecialOffset.LATEST)
+    control = ControlFrames(feed_of().options, same, json.dumps(skipped | {"created": creation_of(same)}).encode())
+    shard = control.expected({7: LandedBatches(OLD + 3)})[7]
+    assert (shard.newest, shard.is_guess) == (OLD + 9, False)
