@@ -18,6 +18,9 @@ Measure: TypeAlias = Callable[[Buffer], int]
 """Returns the length of the message at the beginning of a buffer. Raises TruncatedMessage, or InvalidValue
 ``count-range``, if the message may continue beyond it; any other WireError if no further bytes can complete it."""
 
+PacketObserver: TypeAlias = Callable[[Mapping[str, int]], None]
+"""Takes the numbers of a packet header, by name."""
+
 _NOTHING: Mapping[str, int] = {}
 _MORE_MAY_HELP = frozenset({"short-frame", "truncated", "count-range"})
 
@@ -50,6 +53,8 @@ class FrameCutter:
         is_inside: The frame header is the beginning of the message's own header, and is returned as part of it.
         byte_order: Byte order of the messages, checked against the framing where it has an encoding type.
         measure: Finds the end of a message, for messages packed back to back.
+        on_packet: Called with the numbers of each packet that may have frames, before the first of them is returned;
+            for those that have none, too.
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class FrameCutter:
         is_inside: bool = False,
         byte_order: ByteOrder | None = None,
         measure: Measure | None = None,
+        on_packet: PacketObserver | None = None,
     ) -> None:
         assert framing.length is not None or framing.unframed == "whole" or measure is not None
         self._framing = framing
@@ -67,6 +73,7 @@ class FrameCutter:
         self._smallest = smallest - self._inside
         self._byte_order = byte_order
         self._measure = measure
+        self._on_packet = on_packet
         self._head_reader, self._packet_reader = header_reader(framing.frame), header_reader(framing.packet)
         self._beginning_reader = header_reader(framing.beginning)
         self._cut = self._cut_framed
@@ -169,6 +176,8 @@ class FrameCutter:
                 return False
             self._consume(self._packet_reader.size)
             self._left_in_packet = self._frame_count(packet)
+            if self._on_packet is not None:
+                self._on_packet(packet)
             self._packet = None if self._left_in_packet == 0 else packet
         return True
 
