@@ -235,6 +235,7 @@ class Data:
     since_version: int = 0
     deprecated: int | None = None
     type_name: str = ""
+    type_deprecated: int | None = None
     semantic_type: str | None = None
     description: str | None = None
 
@@ -317,6 +318,12 @@ class Schema:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "plans": {}}
+
+
+def deprecated_since(part: Field | Member | Data) -> int | None:
+    """Return the version in which an element is deprecated: its own, or its type's if that is earlier."""
+    of_type = part.type_deprecated if isinstance(part, Data) else part.encoding.remarks.deprecated
+    return min((version for version in (part.deprecated, of_type) if version is not None), default=None)
 
 
 def _named(elements: tuple[_T, ...], name: str) -> _T:
