@@ -10,6 +10,7 @@ from silverfold.conf.model import PathText, Seconds, SourceName, Strict, Table
 from silverfold.connectors.base import Feed
 from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.settings import Framing
+from silverfold.connectors.wire.sbe.schema.model import TimeUnit
 
 SENT = "_sent"
 """Column that lists the fields present in a message."""
@@ -64,7 +65,7 @@ class SbeOptions(Strict):
 class SbeTable(Table):
     """One silver table, of one template."""
 
-    ROW_SETTINGS = ("group", "operation", "inserts", "updates", "deletes", "unknown_values", "absent")
+    ROW_SETTINGS = ("group", "operation", "inserts", "updates", "deletes", "unknown_values", "absent", "time_unit")
 
     source: SourceName = Field(default="", alias="template")
     """The message's name in the schema; by default the table's own name."""
@@ -77,8 +78,12 @@ class SbeTable(Table):
     decimals: bool = False
     """Composites of a mantissa and a constant exponent from -38 to 0 become decimals, not structs."""
     timestamps: bool = False
-    """Fields called UTCTimestamp, by semantic type or type, become timestamps, not numbers: in their ``timeUnit``,
-    nanoseconds without one."""
+    """Fields called UTCTimestamp, by semantic type or type, become timestamps, not numbers: in their ``timeUnit``, or
+    else in ``time_unit``."""
+    time_unit: TimeUnit = "nanosecond"
+    """With ``timestamps``: unit of integer fields whose schema has no ``timeUnit`` for them: ``second``,
+    ``millisecond``, ``microsecond``, or ``nanosecond`` as in SBE 1.0. Times in January 1970 are a sign of a wrong
+    one."""
     sets: Literal["names", "integer"] = "names"
     """Sets become lists of ``names``, without bits that have no name, or an ``integer`` with all bits."""
     text: Literal["strict", "replace"] = "strict"
@@ -110,6 +115,8 @@ class SbeTable(Table):
         values = [*self.inserts, *self.updates, *self.deletes]
         if self.with_ is not None and not self.group:
             raise ValueError("with only with group: a row of a message has all of its fields")
+        if self.time_unit != "nanosecond" and not self.timestamps:
+            raise ValueError("time_unit only with timestamps = true")
         if values and not self.operation:
             raise ValueError("inserts, updates and deletes only with operation")
         if len(set(values)) < len(values):

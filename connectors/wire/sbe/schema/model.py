@@ -41,6 +41,9 @@ _T = TypeVar("_T", "Field", "Group", "Data")
 ByteOrder: TypeAlias = Literal["<", ">"]
 """In the notation of `struct` and numpy."""
 
+TimeUnit: TypeAlias = Literal["second", "millisecond", "microsecond", "nanosecond"]
+"""The values of ``timeUnit`` in SBE 1.0."""
+
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 """The bytes of a message; a memoryview must be a contiguous view of bytes."""
 
@@ -197,6 +200,8 @@ class Field:
     """Attributes of foreign namespaces, by ``{namespace}name``. Not interpreted."""
     epoch: str = "unix"
     time_unit: str = "nanosecond"
+    time_unit_declared: bool = field(default=False, compare=False)
+    """``timeUnit`` is given, not the default of SBE 1.0."""
     description: str | None = None
 
 
