@@ -30,7 +30,8 @@ def _framing(given: object) -> object:
     if not isinstance(given, str):
         return _with_tuples(given)
     if given not in FRAMINGS:
-        raise ValueError(f"one of {', '.join(FRAMINGS)}, or a table that describes a framing")
+        names = ", ".join(name for name, framing in FRAMINGS.items() if not framing.needs_datagrams)
+        raise ValueError(f"one of {names}, or a table that describes a framing")
     return FRAMINGS[given]
 
 
@@ -53,7 +54,8 @@ class SbeOptions(Strict):
     """Mistakes of the schema to accept, as ``silverfold sbe validate --accept`` does: ``E14`` (an enum lists its null
     value), ``E24`` (semantic types differ)."""
     framing: Annotated[Framing, BeforeValidator(_framing)]
-    """Framing of the messages: a name (``silverfold sbe decode --help`` lists them), or a table with the settings of
+    """Framing of the messages: a name (``silverfold sbe decode --help`` lists them; ``cme-mdp3``, ``cme-mdp3-feca`` and
+    ``b3-umdf`` are for datagrams only), or a table with the settings of
     ``connectors/wire/framing/settings.py``."""
     max_message: int | None = Field(default=None, ge=1, le=_LARGEST)
     """Longest message to accept, in bytes; if unset, the framing's own bound."""

@@ -72,15 +72,19 @@ class Session:
                 self._events.append(self._event_of(frame))
         except WireError as error:
             self._over = True
-            offset, body = ((error.offset or 0), b"") if frame is None else (frame.offset, frame.body)
-            self._events.append(BadBytes(error, self._begins.offset + offset, body + self._cutter.left()))
+            offset, body = (self._cutter.offset, b"") if frame is None else (frame.offset, frame.body)
+            begins = self._begins.offset
+            self._events.append(BadBytes(error.moved(begins), begins + offset, body + self._cutter.left()))
 
     def _event_of(self, frame: Frame) -> MessageReceived | OtherEncodingReceived:
         other = frame.other_encoding
         return self._message(frame) if other is None else self._of_other_encoding(frame, other)
 
     def _message(self, frame: Frame) -> MessageReceived:
-        header = read_header(self._schema, frame.body)
+        try:
+            header = read_header(self._schema, frame.body)
+        except WireError as error:
+            raise error.moved(frame.offset) from None
         ours = header.schema_id == self._schema.id
         template = self._schema.templates.get(header.template_id) if ours else None
         return MessageReceived(frame.body, header, template, self._positions.after(frame))
@@ -126,8 +130,9 @@ class _Numbers:
 
     def __init__(self, framing: Framing, report: Callable[[SequenceGap], None]) -> None:
         self._report = report
-        header = framing.sequenced if framing.sequenced.has(SEQUENCE) else None
-        self._of_packets, self._of_frames = header is framing.packet, header is framing.frame
+        number = next((number for number in framing.sequenced.numbers if number.name == SEQUENCE), None)
+        self._of_packets = number is not None and framing.sequenced is framing.packet
+        self._number = number
         self._count = framing.count if framing.sequence_counts == "messages" else None
         self._apart = framing.out_of_sequence
         self._expected: int | None = None
@@ -139,13 +144,13 @@ class _Numbers:
 
     def see_frame(self, numbers: Mapping[str, int]) -> None:
         """Take a frame header."""
-        if self._of_frames:
+        if not self._of_packets:
             self._see(numbers, 1)
 
     def _see(self, numbers: Mapping[str, int], count: int) -> None:
-        if self._apart is not None and numbers[self._apart.number] & self._apart.mask:
+        if self._number is None or (self._apart is not None and numbers[self._apart.number] & self._apart.mask):
             return
         found, expected = numbers[SEQUENCE], self._expected
         if expected is not None and found != expected:
             self._report(SequenceGap(expected, found))
-        self._expected = found + count
+        self._expected = self._number.after(found, count)

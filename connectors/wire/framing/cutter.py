@@ -103,6 +103,11 @@ class FrameCutter:
         """Number of bytes that were received but not cut yet."""
         return self._received
 
+    @property
+    def offset(self) -> int:
+        """Offset of the first byte that was not cut yet, from the start of the stream."""
+        return self._chunk_offset + self._at
+
     def left(self) -> bytes:
         """Return the bytes that were received but not cut yet."""
         self._join()
@@ -192,7 +197,7 @@ class FrameCutter:
         try:
             return reader.read(self._chunk, self._at)
         except InvalidValue as error:
-            raise self._relocate(error) from None
+            raise error.moved(self._error_offset) from None
 
     def _frame_count(self, packet: Mapping[str, int]) -> int | None:
         """Return the number of frames after a packet header; None if all remaining frames belong to it."""
@@ -245,7 +250,7 @@ class FrameCutter:
             size = self._measure(memoryview(self._chunk)[self._at :])
         except WireError as error:
             if error.reason not in _MORE_MAY_HELP or self._ended:
-                raise self._relocate(error) from None
+                raise error.moved(self._error_offset) from None
             if self._received > self._framing.largest:
                 raise self._too_large(f"a message of {self._received} bytes or more") from None
             self._needed = self._received + 1
@@ -284,16 +289,11 @@ class FrameCutter:
 
     @property
     def _error_offset(self) -> int:
-        return self._chunk_offset + self._at
+        return self.offset
 
     def _too_large(self, what: str) -> OversizedMessage:
         detail = f"{what}, {self._framing.largest} are allowed"
         return OversizedMessage(detail, offset=self._error_offset, reason="frame-too-large")
-
-    def _relocate(self, error: WireError) -> WireError:
-        """Return the error with its offset in the stream instead of in the message."""
-        offset = self._error_offset + (error.offset or 0)
-        return type(error)(error.detail, offset=offset, reason=error.reason, element=error.element)
 
 
 def frames_of(cutter: FrameCutter, chunks: Iterable[bytes]) -> Iterator[Frame]:

@@ -21,8 +21,6 @@ LARGEST = 16 * 1024 * 1024
 SEQUENCE: Final = "sequence"
 """Name of the number in the packet header, or else in the frame header, that counts packets or messages."""
 
-_SIZES = frozenset({1, 2, 4, 8})
-
 
 @dataclass(frozen=True)
 class Number:
@@ -31,19 +29,20 @@ class Number:
     Args:
         name: Name under which each message reports it.
         offset: From the start of the header.
-        size: 1, 2, 4 or 8 bytes.
+        size: In bytes.
         order: ``<`` little-endian, ``>`` big-endian.
     """
 
     name: str
     offset: int
-    size: int
+    size: Literal[1, 2, 4, 8]
     order: ByteOrder = "<"
     signed: bool = False
 
-    def __post_init__(self) -> None:
-        if self.size not in _SIZES:
-            raise ValueError(f"size {self.size}: 1, 2, 4 or 8 bytes")
+    def after(self, value: int, count: int) -> int:
+        """Return the value that comes ``count`` after another one: behind the highest comes the lowest."""
+        lowest = -(1 << (8 * self.size - 1)) if self.signed else 0
+        return (value + count - lowest) % (1 << 8 * self.size) + lowest
 
 
 @dataclass(frozen=True)
@@ -197,6 +196,11 @@ class Framing:
             raise ValueError("headers without a length do not tell where a message ends")
         if self.padding < 1 or self.largest < 1:
             raise ValueError("padding and largest are 1 or more")
+
+    @property
+    def needs_datagrams(self) -> bool:
+        """Whether packets end with their datagrams: neither a connection nor a file shows where."""
+        return bool(self.packet.size) and self.per_packet == "until-end"
 
     @property
     def sequenced(self) -> FixedHeader:

@@ -138,6 +138,10 @@ BY_PACKETS = replace(FRAMINGS["memx"], sequence_counts="packets")
         ("coinbase-market-data", [coinbase(7, 1), coinbase(3, 2, 0x05), coinbase(8, 1)], [1, 2, 1]),
         ("coinbase-orders", [coinbase_order(7), coinbase_order(8), coinbase_order(10)], [1, 1, (9, 10), 1]),
         ("coinbase-orders", [coinbase_order(7), coinbase_order(3, 0x01), coinbase_order(8)], [1, 1, 1]),
+        ("coinbase-orders", [coinbase_order(2**32 - 1), coinbase_order(0), coinbase_order(1)], [1, 1, 1]),
+        ("coinbase-orders", [coinbase_order(2**32 - 1), coinbase_order(1)], [1, (0, 1), 1]),
+        ("memx", [memx(2**64 - 2, 3), memx(1, 1)], [3, 1]),
+        ("coinbase-market-data", [coinbase(2**63 - 1, 2), coinbase(-(2**63) + 1, 1)], [2, 1]),
         (BY_PACKETS, [memx(7, 2), memx(8, 1), memx(9, 0), memx(10, 2)], [2, 1, 2]),
         (BY_PACKETS, [memx(7, 2), memx(9, 2), memx(10, 2)], [2, (8, 9), 2, 2]),
         (BY_PACKETS, [memx(7, 2), memx(9, 0), memx(9, 1)], [2, (8, 9), (10, 9), 1]),
@@ -151,6 +155,30 @@ def test_numbers_that_do_not_follow_each_other_are_gaps_by_what_the_framing_coun
         seen = events(octets, framing, size=size)
         assert [tuple(event) if isinstance(event, SequenceGap) else "message" for event in seen] == expected
         assert {type(event) for event in seen} <= {SequenceGap, MessageReceived}
+
+
+@pytest.mark.parametrize(
+    ("framing", "wrong", "reason"),
+    [
+        ("sofh", b"\0\0\0\3\xeb\x50zzzz", "short-frame at byte 93:"),
+        ("sofh", b"\0\0\0\x30\xeb\x50", "truncated at byte 93:"),
+        ("packed", b"\1\2\3", "short-frame at byte 84:"),
+    ],
+)
+def test_bad_bytes_are_told_by_their_place_in_the_file_wherever_reading_began(framing, wrong, reason):
+    octets = stream(framing, SECURITIES[:2]) + wrong
+    first, second, bad = events(octets, framing)
+    assert bad.begins == len(octets) - len(wrong)
+
+    for begins in (first.resume_at, second.resume_at):
+        (*_, later) = events(octets, framing, begins=furthest([begins]))
+        assert (str(later.error), later.begins, later.left) == (str(bad.error), bad.begins, bad.left)
+        assert reason in str(later.error)
+
+
+def test_a_file_of_one_message_that_is_too_short_is_told_by_its_end():
+    (bad,) = events(bytes(100), "whole", begins=FilePosition(97))
+    assert str(bad.error).startswith("short-frame at byte 100: ")
 
 
 def test_a_gap_comes_before_the_bad_bytes_behind_it():

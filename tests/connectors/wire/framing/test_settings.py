@@ -48,7 +48,7 @@ def test_a_framing_can_be_spelled_out_in_a_settings_file():
         ({"encoding": EncodingType("kind", 1, 2)}, "no number kind"),
         ({"out_of_sequence": {"number": "flags", "mask": 2}}, "header with the number sequence has no number flags"),
         ({"packet": {"size": 2, "numbers": [{"name": "n", "offset": 1, "size": 2}]}}, "outside a header of 2"),
-        ({"packet": {"size": 9, "numbers": [{"name": "n", "offset": 0, "size": 3}]}}, "size 3: 1, 2, 4 or 8 bytes"),
+        ({"packet": {"size": 9, "numbers": [{"name": "n", "offset": 0, "size": 3}]}}, "Input should be 1, 2, 4 or 8"),
         ({"packet": {"size": 1, "marks": [{"offset": 0, "bytes_hex": "abcd"}]}}, "mark abcd at 0 lies outside"),
         ({"packet": {"size": 1, "marks": [{"offset": 0, "bytes_hex": "xy"}]}}, "pairs of hex digits"),
     ],
