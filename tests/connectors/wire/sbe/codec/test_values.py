@@ -154,6 +154,13 @@ def test_what_follows_the_first_nul_of_a_char_array_is_no_text_in_wide_charsets_
     assert [octets[0].decode(charset), octets[1]] == [value, b""]
 
 
+def test_a_blank_can_be_the_null_value_of_a_character():
+    types = '<type name="t" primitiveType="char" presence="optional" nullValue=" "/>'
+    schema = message_of('<field name="t" id="1" type="t"/><field name="u" id="2" type="t"/>', types)
+
+    assert decode(schema, frame("20 41", block_length=2)).values == {"t": None, "u": "A"}
+
+
 @pytest.mark.parametrize("length", [1, 7])
 def test_bytes_of_half_a_character_are_no_text(length):
     types = f'<type name="t" primitiveType="char" length="{length}" characterEncoding="UTF-16LE"/>'
