@@ -9,10 +9,10 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar, get_args
+from dataclasses import is_dataclass
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from silverfold.conf.errors import ConfigError
@@ -33,6 +33,10 @@ _WORDS = {
     "model_type": "a table",
 }
 """Descriptions of allowed values in TOML terms, by pydantic's error type."""
+
+
+_UNKNOWN_KEYS = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
+"""Pydantic's error types for a key that a model, or a dataclass, does not have."""
 
 
 class _Unshown:
@@ -129,7 +133,7 @@ def _found(finding: ErrorDetails) -> object:
     match finding["type"], finding["input"]:
         case "missing", _:
             return None
-        case "extra_forbidden", _:
+        case kind, _ if kind in _UNKNOWN_KEYS:
             return _UNKNOWN
         case "dict_type" | "model_type" | "model_attributes_type", _:
             return _NO_TABLE
@@ -140,7 +144,7 @@ def _found(finding: ErrorDetails) -> object:
 
 def _allowed(model: type[BaseModel], finding: ErrorDetails, path: Path) -> str:
     """Return a description of the allowed values, using pydantic's message where it is clear."""
-    if finding["type"] == "extra_forbidden":
+    if finding["type"] in _UNKNOWN_KEYS:
         return _names_like(path[-1], _names_at(model, path[:-1]))
     if finding["type"] == "missing":
         return "a value: this setting has no default"
@@ -159,21 +163,23 @@ def _names_like(name: str, names: list[str]) -> str:
 
 def _names_at(model: type[BaseModel], path: Path) -> list[str]:
     """Return the keys that the model allows at a path."""
-    models = [model]
+    models: list[type] = [model]
     for part in path:
-        fields = [field.annotation for each in models for name, field in _keys(each) if name == part]
+        fields = [annotation for each in models for name, annotation in _keys(each) if name == part]
         # A part that is not a field is a free key of a table; the models of its values are in `models` already.
         models = [found for field in fields for found in _models_in(field)] if fields else models
-    return [name for each in models for name, _field in _keys(each)]
+    return [name for each in models for name, _annotation in _keys(each)]
 
 
-def _keys(model: type[BaseModel]) -> list[tuple[str, FieldInfo]]:
-    """Return a model's fields with their names in the file."""
-    return [(field.alias or name, field) for name, field in model.model_fields.items()]
+def _keys(model: type) -> list[tuple[str, Any]]:
+    """Return the names in the file of a model's, or a dataclass's, fields, with their annotations."""
+    if issubclass(model, BaseModel):
+        return [(field.alias or name, field.annotation) for name, field in model.model_fields.items()]
+    return list(get_type_hints(model).items())
 
 
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    """Return the models in an annotation, at any depth."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+def _models_in(annotation: Any) -> list[type]:
+    """Return the models and dataclasses in an annotation, at any depth."""
+    if isinstance(annotation, type) and (issubclass(annotation, BaseModel) or is_dataclass(annotation)):
         return [annotation]
     return [found for argument in get_args(annotation) for found in _models_in(argument)]

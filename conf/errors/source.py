@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from silverfold.conf.errors.base import SilverfoldError
 
 
@@ -21,6 +23,10 @@ class WireError(SilverfoldError):
         self.detail, self.offset, self.reason, self.element = detail, offset, reason, element
         at = (f" in {element}" if element else "") + ("" if offset is None else f" at byte {offset}")
         super().__init__(f"{reason or self.error_class.lower()}{at}: {detail}")
+
+    def moved(self, by: int) -> Self:
+        """Return the error with its offset from what begins ``by`` bytes earlier; an unknown offset counts as 0."""
+        return type(self)(self.detail, offset=(self.offset or 0) + by, reason=self.reason, element=self.element)
 
 
 def of_decoder(error: Exception) -> tuple[str, str]:

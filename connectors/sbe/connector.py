@@ -69,7 +69,7 @@ class SbeConnector(Connector[SbeOptions, SbeTable]):
         if framing.length is None and framing.unframed == "whole" and not feed.address.startswith(FILE):
             what = "how messages stand in a stream, such as sofh: whole is for a file that is one message"
             yield Problem("options.framing", "whole", what)
-        if framing.packet.size and framing.per_packet == "until-end":
+        if framing.needs_datagrams:
             name = next(
                 (name for name, known in FRAMINGS.items() if known == framing), "packets that end with the input"
             )

@@ -10,6 +10,7 @@ from silverfold.conf.model import PathText, Seconds, SourceName, Strict, Table
 from silverfold.connectors.base import Feed
 from silverfold.connectors.wire.framing.framings import FRAMINGS
 from silverfold.connectors.wire.framing.settings import Framing
+from silverfold.connectors.wire.sbe.schema.model import TimeUnit
 
 SENT = "_sent"
 """Column that lists the fields present in a message."""
@@ -29,7 +30,8 @@ def _framing(given: object) -> object:
     if not isinstance(given, str):
         return _with_tuples(given)
     if given not in FRAMINGS:
-        raise ValueError(f"one of {', '.join(FRAMINGS)}, or a table that describes a framing")
+        names = ", ".join(name for name, framing in FRAMINGS.items() if not framing.needs_datagrams)
+        raise ValueError(f"one of {names}, or a table that describes a framing")
     return FRAMINGS[given]
 
 
@@ -52,7 +54,8 @@ class SbeOptions(Strict):
     """Mistakes of the schema to accept, as ``silverfold sbe validate --accept`` does: ``E14`` (an enum lists its null
     value), ``E24`` (semantic types differ)."""
     framing: Annotated[Framing, BeforeValidator(_framing)]
-    """Framing of the messages: a name (``silverfold sbe decode --help`` lists them), or a table with the settings of
+    """Framing of the messages: a name (``silverfold sbe decode --help`` lists them; ``cme-mdp3``, ``cme-mdp3-feca`` and
+    ``b3-umdf`` are for datagrams only), or a table with the settings of
     ``connectors/wire/framing/settings.py``."""
     max_message: int | None = Field(default=None, ge=1, le=_LARGEST)
     """Longest message to accept, in bytes; if unset, the framing's own bound."""
@@ -64,7 +67,7 @@ class SbeOptions(Strict):
 class SbeTable(Table):
     """One silver table, of one template."""
 
-    ROW_SETTINGS = ("group", "operation", "inserts", "updates", "deletes", "unknown_values", "absent")
+    ROW_SETTINGS = ("group", "operation", "inserts", "updates", "deletes", "unknown_values", "absent", "time_unit")
 
     source: SourceName = Field(default="", alias="template")
     """The message's name in the schema; by default the table's own name."""
@@ -77,8 +80,12 @@ class SbeTable(Table):
     decimals: bool = False
     """Composites of a mantissa and a constant exponent from -38 to 0 become decimals, not structs."""
     timestamps: bool = False
-    """Fields called UTCTimestamp, by semantic type or type, become timestamps, not numbers: in their ``timeUnit``,
-    nanoseconds without one."""
+    """Fields called UTCTimestamp, by semantic type or type, become timestamps, not numbers: in their ``timeUnit``, or
+    else in ``time_unit``."""
+    time_unit: TimeUnit = "nanosecond"
+    """With ``timestamps``: unit of integer fields whose schema has no ``timeUnit`` for them: ``second``,
+    ``millisecond``, ``microsecond``, or ``nanosecond`` as in SBE 1.0. Times in January 1970 are a sign of a wrong
+    one."""
     sets: Literal["names", "integer"] = "names"
     """Sets become lists of ``names``, without bits that have no name, or an ``integer`` with all bits."""
     text: Literal["strict", "replace"] = "strict"
@@ -110,6 +117,8 @@ class SbeTable(Table):
         values = [*self.inserts, *self.updates, *self.deletes]
         if self.with_ is not None and not self.group:
             raise ValueError("with only with group: a row of a message has all of its fields")
+        if self.time_unit != "nanosecond" and not self.timestamps:
+            raise ValueError("time_unit only with timestamps = true")
         if values and not self.operation:
             raise ValueError("inserts, updates and deletes only with operation")
         if len(set(values)) < len(values):

@@ -91,16 +91,17 @@ def _part(part: Field | Member, value: Any, table: SbeTable, path: str) -> Any:
         return value.names if table.sets == "names" else _number(encoding.encoding.primitive, value.raw)
     if isinstance(encoding, Array):
         return [_number(encoding.element.primitive, n) for n in value] if isinstance(value, list) else value
-    unit = _unit(part, encoding) if table.timestamps else None
+    unit = _unit(part, encoding, table.time_unit) if table.timestamps else None
     return _number(encoding.primitive, value) if unit is None else _moment(value, unit, path)
 
 
-def _unit(part: Field | Member, scalar: Scalar) -> int | None:
+def _unit(part: Field | Member, scalar: Scalar, unstated: str) -> int | None:
     """Return the number of fractional second digits of a time; None for a plain number."""
     if not isinstance(part, Field) or part.presence is Presence.CONSTANT or scalar.primitive in _NOT_WHOLE:
         return None
     is_unix = part.epoch.lower() == "unix"
-    return _DIGITS.get(part.time_unit.lower()) if is_unix and _is_time(part, scalar) else None
+    unit = part.time_unit if part.time_unit_declared else unstated
+    return _DIGITS.get(unit.lower()) if is_unix and _is_time(part, scalar) else None
 
 
 def _composite(part: Field | Member, composite: Composite, value: dict[str, Any], table: SbeTable, path: str) -> Any:

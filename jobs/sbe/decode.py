@@ -78,7 +78,7 @@ class Printer:
             return decoded.warnings
         from silverfold.connectors.wire.sbe.codec.value_checks import review_values  # noqa: PLC0415 - only on request
 
-        return decoded.warnings + review_values(decoded.message, decoded.values)
+        return decoded.warnings + review_values(decoded)
 
     def _report(self, findings: Iterable[Finding]) -> None:
         from silverfold.jobs.sbe.findings import with_dates  # noqa: PLC0415 - --help must not load what jobs run on

@@ -1,3 +1,4 @@
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
@@ -19,6 +20,17 @@ class Rule(Strict):
     action: Literal["warn", "drop"] = "warn"
 
 
+@dataclass(frozen=True)
+class Corner:
+    x: int
+    y: int = 0
+
+
+@dataclass(frozen=True)
+class Shape:
+    corners: tuple[Corner, ...]
+
+
 class Options(Strict):
     mode: Mode = Mode.FULL
     columns: tuple[str, ...] = ()
@@ -27,6 +39,7 @@ class Options(Strict):
     rules: dict[str, Rule] = Field(default_factory=dict)
     first: int = 0
     last: int = 10
+    shape: Shape | None = None
 
     @model_validator(mode="after")
     def _in_order(self) -> "Options":
@@ -73,9 +86,14 @@ def test_toml_values_become_the_models_types():
             "allowed: no such key, did you mean action? Known here: action, condition",
         ),
         (
+            {"shape": {"corners": [{"x": 1, "yy": "secret"}]}},
+            "options.shape.corners.0.yy: found a key that is not known, "
+            "allowed: no such key, did you mean y? Known here: x, y",
+        ),
+        (
             {"zzz": 1},
             "options.zzz: found a key that is not known, allowed: no such key. "
-            "Known here: columns, first, last, limit, mode, ratio, rules",
+            "Known here: columns, first, last, limit, mode, ratio, rules, shape",
         ),
     ],
 )
@@ -94,7 +112,7 @@ def test_every_mistake_is_told():
         "f.toml: options.ratio: found 0, allowed: greater than 0",
         "f.toml: options.first: found '1', allowed: a whole number",
         "f.toml: options.colums: found a key that is not known, allowed: no such key, did you mean columns? "
-        "Known here: columns, first, last, limit, mode, ratio, rules",
+        "Known here: columns, first, last, limit, mode, ratio, rules, shape",
     ]
 
 

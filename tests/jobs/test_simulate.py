@@ -112,11 +112,13 @@ def test_tables_come_and_go_while_it_runs_and_lengths_may_count_otherwise(trades
     arguments = ["--table", f"trades={trades}", "--changes-per-second", "0", "--prefix-counts", "message+prefix"]
     arguments += ["--export-after", f"0.2:more={trades}", "--unexport-after", "0.4:trades"]
     arguments += ["--where", "big=trades:Size >= 10", "--last-by", "last=big:Sym, Price"]
-    arguments += ["--where", "none=trades:Size < 0", "--where", "nor=none:Size > 0"]
+    arguments += ["--where", "nor=none:Size > 0", "--where", "none=trades:Size < 0"]
+    arguments += ["--where", "newest=last:Size >= 10"]
     with running(*arguments) as process:
         port = port_of(process)
-        lines = {line(process) for _ in range(8)}
+        lines = {line(process) for _ in range(9)}
         assert {"table big: 20 rows, 3 columns", "table last: 3 rows, 3 columns"} <= lines
+        assert "table newest: 3 rows, 3 columns" in lines
         assert {"table more is exported", "table trades is not exported any more"} <= lines
         listener = TableListener()
         with TableClient("127.0.0.1", port, listener) as client:

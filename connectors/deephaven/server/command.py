@@ -128,26 +128,32 @@ def _later(argument: str, option: str) -> tuple[float, str]:
 
 
 def _views(tables: Mapping[str, LiveTable], where: Sequence[str], last_by: Sequence[str]) -> Mapping[str, LiveTable]:
-    """Return the requested views, by name; a view may be based on an earlier one."""
+    """Return the requested views, by name; a view may be based on any other, of either option."""
     found: dict[str, LiveTable] = {}
     kinds: dict[str, tuple[Sequence[str], Callable[[LiveTable, str], LiveTable]]] = {
         "--where": (where, views.where),
         "--last-by": (last_by, lambda table, text: views.last_by(table, *(each.strip() for each in text.split(",")))),
     }
-    for option, (given, make) in kinds.items():
-        for argument in given:
-            name, _, rest = argument.partition("=")
-            of, _, text = rest.partition(":")
-            known = {**tables, **found}
-            table = known.get(of)
-            if not name or table is None or not text or name in known:
-                detail = f"{argument!r} is not NAME=TABLE:TEXT with a new name and a table that is exported"
-                raise typer.BadParameter(detail, param_hint=option)
-            try:
-                found[name] = make(table, text)
-            except (InvalidValue, LocalProtocolError) as error:
-                raise typer.BadParameter(f"{argument!r}: {error}", param_hint=option) from error
+    pending = [(option, argument) for option, (given, _) in kinds.items() for argument in given]
+    while pending:
+        known = {**tables, **found}
+        option, argument = next((each for each in pending if _base_of(each[1]) in known), pending[0])
+        pending.remove((option, argument))
+        name, _, rest = argument.partition("=")
+        text, table = rest.partition(":")[2], known.get(_base_of(argument))
+        if not name or table is None or not text or name in known:
+            detail = f"{argument!r} is not NAME=TABLE:TEXT with a new name and a table that is exported"
+            raise typer.BadParameter(detail, param_hint=option)
+        try:
+            found[name] = kinds[option][1](table, text)
+        except (InvalidValue, LocalProtocolError) as error:
+            raise typer.BadParameter(f"{argument!r}: {error}", param_hint=option) from error
     return found
+
+
+def _base_of(argument: str) -> str:
+    """Return TABLE of an argument NAME=TABLE:TEXT."""
+    return argument.partition("=")[2].partition(":")[0]
 
 
 def _files_later(given: list[str]) -> list[tuple[float, str, Path]]:

@@ -16,9 +16,10 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
-from silverfold.conf.errors import LocalProtocolError
+from silverfold.conf.errors import LocalProtocolError, WireError
 from silverfold.connectors.common.server_thread import Server, listen
 from silverfold.connectors.deephaven.protocol.binding import bind
+from silverfold.connectors.deephaven.protocol.control import encode_connection_response
 from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
 from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.protocol.schemas import load_transport_schema
@@ -74,12 +75,17 @@ class TableServer(Server[ServedClient]):
 
         Raises:
             SourceUnavailable: The port cannot be listened on.
-            LocalProtocolError: A size is too small to serve anything.
+            LocalProtocolError: A size is too small to serve anything, or larger than the schema can announce.
             SchemaError: The schema lacks a part of the transport.
         """
         if msg_queue_size < 1 or msg_buffer_size < SMALLEST_BUFFER or send_wait_time_millis < 0:
             raise LocalProtocolError(f"a queue has at least 1 frame, a buffer {SMALLEST_BUFFER} bytes, a wait 0 ms")
         roles = bind(schema or load_transport_schema())
+        try:
+            encode_connection_response(roles, msg_buffer_size)
+        except WireError as error:
+            detail = f"the schema cannot announce a buffer of {msg_buffer_size} bytes, choose a smaller one: {error}"
+            raise LocalProtocolError(detail) from None
         limits = Limits(msg_queue_size, msg_buffer_size, send_wait_time_millis)
         return cls(listen(host, port), roles, limits, max_clients, prefix_counts)._start()
 

@@ -79,6 +79,7 @@ def column_options(table: SbeTable, *, shapes: bool) -> ColumnOptions:
         sets=table.sets,
         decimals=table.decimals,
         timestamps=table.timestamps,
+        time_unit=table.time_unit,
         shapes=shapes,
     )
 

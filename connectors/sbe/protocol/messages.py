@@ -31,7 +31,7 @@ class OtherEncodingReceived(NamedTuple):
 
 
 class SequenceGap(NamedTuple):
-    """Packet numbers are not consecutive."""
+    """Packets, messages or frames are missing, repeated or out of order: numbers do not follow each other."""
 
     expected: int
     found: int

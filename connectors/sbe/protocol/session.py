@@ -6,8 +6,8 @@ bytes never discard the messages before them. Bodies are not decoded here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections import deque
+from collections.abc import Callable, Mapping
 
 from silverfold.conf.errors import WireError
 from silverfold.connectors.sbe.protocol.filepositions import BEGINNING, FilePosition
@@ -19,13 +19,10 @@ from silverfold.connectors.sbe.protocol.messages import (
     SequenceGap,
 )
 from silverfold.connectors.wire.framing.cutter import Frame
-from silverfold.connectors.wire.framing.settings import Framing
+from silverfold.connectors.wire.framing.settings import SEQUENCE, Framing
 from silverfold.connectors.wire.sbe.codec.framed import cutter_for
 from silverfold.connectors.wire.sbe.codec.header import read_header
 from silverfold.connectors.wire.sbe.schema.model import Schema
-
-SEQUENCE: Final = "sequence"
-"""Name of the number in the packet header, or else in the frame header, that counts packets or messages."""
 
 
 class Session:
@@ -36,12 +33,13 @@ class Session:
     """
 
     def __init__(self, schema: Schema, framing: Framing, *, begins: FilePosition = BEGINNING) -> None:
-        self._schema, self._begins = schema, begins
-        self._framing, self._cutter = framing, cutter_for(schema, framing)
-        self._positions, self._numbers = _ResumePositions(framing, begins.offset), _Numbers(framing)
+        self._schema, self._framing, self._begins = schema, framing, begins
+        self._events: deque[Event] = deque()
+        self._numbers = _Numbers(framing, self._events.append)
+        self._cutter = cutter_for(schema, framing, on_packet=self._numbers.see_packet)
+        self._positions = _ResumePositions(framing, begins.offset)
         self._passes = begins.passed
         self._over = False
-        self._next: MessageReceived | OtherEncodingReceived | None = None
 
     def receive(self, chunk: bytes) -> None:
         """Feed received bytes, in chunks of any size."""
@@ -53,37 +51,40 @@ class Session:
 
     def next_event(self) -> Event | None:
         """Return the next event; None if more bytes are needed, and after `BadBytes`."""
-        if self._next is not None:
-            event, self._next = self._next, None
-            return event
-        while not self._over:
-            found = self._cut()
-            if found is None or isinstance(found, BadBytes) or self._passes == 0:
-                return found
-            self._passes, self._next = self._passes - 1, None
+        while self._events or not self._over:
+            if not self._events:
+                self._cut()
+            if not self._events:
+                return None
+            event = self._events.popleft()
+            if self._passes == 0 or not isinstance(event, MessageReceived | OtherEncodingReceived):
+                return event
+            self._passes -= 1
         return None
 
-    def _cut(self) -> Event | None:
+    def _cut(self) -> None:
+        """Cut the next frame, if it is there; its event goes behind the gaps before it."""
         frame = None
         try:
             frame = self._cutter.next_frame()
-            return None if frame is None else self._event_of(frame)
+            if frame is not None:
+                self._numbers.see_frame(frame.head)
+                self._events.append(self._event_of(frame))
         except WireError as error:
             self._over = True
-            offset, body = ((error.offset or 0), b"") if frame is None else (frame.offset, frame.body)
-            return BadBytes(error, self._begins.offset + offset, body + self._cutter.left())
+            offset, body = (self._cutter.offset, b"") if frame is None else (frame.offset, frame.body)
+            begins = self._begins.offset
+            self._events.append(BadBytes(error.moved(begins), begins + offset, body + self._cutter.left()))
 
-    def _event_of(self, frame: Frame) -> Event:
+    def _event_of(self, frame: Frame) -> MessageReceived | OtherEncodingReceived:
         other = frame.other_encoding
-        received = self._message(frame) if other is None else self._of_other_encoding(frame, other)
-        gap = self._numbers.gap(frame)
-        if gap is None:
-            return received
-        self._next = received
-        return gap
+        return self._message(frame) if other is None else self._of_other_encoding(frame, other)
 
     def _message(self, frame: Frame) -> MessageReceived:
-        header = read_header(self._schema, frame.body)
+        try:
+            header = read_header(self._schema, frame.body)
+        except WireError as error:
+            raise error.moved(frame.offset) from None
         ours = header.schema_id == self._schema.id
         template = self._schema.templates.get(header.template_id) if ours else None
         return MessageReceived(frame.body, header, template, self._positions.after(frame))
@@ -120,34 +121,36 @@ class _ResumePositions:
 
 
 class _Numbers:
-    """Checks the sequence numbers of frames.
-
-    They count packets or messages: which of the two is inferred after the first packet with more than one message.
+    """Checks the sequence numbers of packets, or else of frames, in the order of their headers.
 
     Args:
-        framing: Gives the location of the numbers, if there are any.
+        framing: Says where the numbers are, if there are any, and what they count.
+        report: Called with each gap.
     """
 
-    def __init__(self, framing: Framing) -> None:
-        self._of_packet = framing.packet.has(SEQUENCE)
-        self._watches = self._of_packet or framing.frame.has(SEQUENCE)
-        self._packet: Mapping[str, int] | None = None
-        self._last: int | None = None
-        self._messages = 0
-        self._counts_messages: bool | None = None
+    def __init__(self, framing: Framing, report: Callable[[SequenceGap], None]) -> None:
+        self._report = report
+        number = next((number for number in framing.sequenced.numbers if number.name == SEQUENCE), None)
+        self._of_packets = number is not None and framing.sequenced is framing.packet
+        self._number = number
+        self._count = framing.count if framing.sequence_counts == "messages" else None
+        self._apart = framing.out_of_sequence
+        self._expected: int | None = None
 
-    def gap(self, frame: Frame) -> SequenceGap | None:
-        """Return the gap before a frame, or None."""
-        if not self._watches or (self._of_packet and frame.packet is self._packet):
-            self._messages += 1
-            return None
-        found = (frame.packet if self._of_packet else frame.head)[SEQUENCE]
-        gap = None if self._last is None else self._between(self._last, found)
-        self._packet, self._last, self._messages = frame.packet, found, 1
-        return gap
+    def see_packet(self, numbers: Mapping[str, int]) -> None:
+        """Take a packet header."""
+        if self._of_packets:
+            self._see(numbers, 1 if self._count is None else numbers[self._count])
 
-    def _between(self, last: int, found: int) -> SequenceGap | None:
-        if self._messages > 1 and self._counts_messages is None and found - last in (1, self._messages):
-            self._counts_messages = found - last > 1
-        expected = last + (self._messages if self._counts_messages else 1)
-        return None if found == expected else SequenceGap(expected, found)
+    def see_frame(self, numbers: Mapping[str, int]) -> None:
+        """Take a frame header."""
+        if not self._of_packets:
+            self._see(numbers, 1)
+
+    def _see(self, numbers: Mapping[str, int], count: int) -> None:
+        if self._number is None or (self._apart is not None and numbers[self._apart.number] & self._apart.mask):
+            return
+        found, expected = numbers[SEQUENCE], self._expected
+        if expected is not None and found != expected:
+            self._report(SequenceGap(expected, found))
+        self._expected = self._number.after(found, count)

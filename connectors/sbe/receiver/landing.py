@@ -10,8 +10,8 @@ data frame              one message, header and body, without framing; ``stream`
 ``unknown template``    once per template and epoch: its messages land, and are decoded once a schema has the template
 ``unknown encoding``    once per encoding type and epoch: frames that are no SBE land
 ``newer version``       once per epoch: messages are newer than the schema; the parts known to it are read
-``deprecated``          once per element of a template: it is deprecated in the version of a message; or, for an enum's
-                        value or a set's choice, a message contains it
+``deprecated``          once per element of a template: it, or its type, is deprecated in the version of a message; or,
+                        for an enum's value or a set's choice, a message contains it
 ``sequence gap``        packet numbers are not consecutive
 ``part of a message``   once per position: the file ended, or was lost, inside a message; reading resumes there
 ``bad bytes``           bytes that cannot be cut into messages, or are SBE of the other byte order, the first of them
@@ -23,7 +23,7 @@ Marks are logged once they have landed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from silverfold.conf.errors import RemoteProtocolError
@@ -34,7 +34,15 @@ from silverfold.connectors.sbe.protocol.session import Session
 from silverfold.connectors.sbe.receiver.schema_change import what_changed
 from silverfold.connectors.wire.sbe.codec.deprecated import DeprecatedValues
 from silverfold.connectors.wire.sbe.codec.header import Header
-from silverfold.connectors.wire.sbe.schema.model import Body, Message, Schema
+from silverfold.connectors.wire.sbe.schema.model import (
+    Body,
+    Composite,
+    Field,
+    Member,
+    Message,
+    Schema,
+    deprecated_since,
+)
 
 _CUT_SHORT: Final = ("truncated", "short-frame", "count-range")
 """Error reasons for an input that ends inside a message."""
@@ -162,10 +170,18 @@ class Landing:
 
 def deprecated(body: Body, path: str, version: int) -> Iterator[str]:
     """Yield the paths of elements that are deprecated in messages of a version."""
-    parts = [(path, body.deprecated)]
-    parts += [(f"{path}.{field.name}", field.deprecated) for field in body.fields]
-    parts += [(f"{path}.{data.name}", data.deprecated) for data in body.data]
+    parts = [(path, body.deprecated), *_deprecations(body.fields, path)]
+    parts += [(f"{path}.{data.name}", deprecated_since(data)) for data in body.data]
     yield from (name for name, since in parts if since is not None and since <= version)
     for group in body.groups:
         if group.since_version <= version:
             yield from deprecated(group, f"{path}.{group.name}", version)
+
+
+def _deprecations(parts: Iterable[Field | Member], path: str) -> Iterator[tuple[str, int | None]]:
+    """Yield path and version of deprecation of fields and of the members of their composites; None if they are not."""
+    for part in parts:
+        name = f"{path}.{part.name}"
+        yield name, deprecated_since(part)
+        if isinstance(part.encoding, Composite):
+            yield from _deprecations(part.encoding.members, name)

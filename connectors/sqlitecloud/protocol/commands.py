@@ -121,7 +121,8 @@ def parse_command(statement: str, parameters: Parameters) -> Command | None:
             return Command(" ".join(filter(str.isupper, pattern)), named)
     if first in _ALSO_SQL:
         return None
-    raise UnknownCommand(f"Unknown command: {first} cannot go on like that.")
+    known = "; ".join(" ".join(pattern) for pattern in _BY_FIRST_WORD[first])
+    raise UnknownCommand(f"Wrong syntax of a command. Known are, without comments: {known}.")
 
 
 def _operands(pattern: list[str], given: list[Word]) -> dict[str, Word] | None:

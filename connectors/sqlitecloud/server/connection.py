@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from structlog.typing import FilteringBoundLogger
 
-from silverfold.conf.errors import InvalidValue, SourceRefused, WireError
+from silverfold.conf.errors import InvalidValue, RemoteProtocolError, SourceRefused, WireError
 from silverfold.connectors.common.tasks import until_first_ends
 from silverfold.connectors.sqlitecloud.protocol.commands import Parameters, parse_command
 from silverfold.connectors.sqlitecloud.protocol.encode import OK, encode_error, encode_value
@@ -248,7 +248,9 @@ async def _serve_pubsub(
     owner.attach(outbox)
     try:
         await until_first_ends(
-            outbox.send_all(connection.writer), _answer_all(outbox, frames), _break_off_closed(connection, outbox)
+            _break_off_closed(connection, outbox),  # first: its error is the reason, though sending fails by it, too
+            outbox.send_all(connection.writer),
+            _answer_all(outbox, frames),
         )
     finally:
         owner.detach(outbox)
@@ -256,9 +258,15 @@ async def _serve_pubsub(
 
 
 async def _break_off_closed(connection: Connection, outbox: Outbox) -> None:
-    """End the connection once its outbox closes: by the session, or because the client does not read."""
+    """End the connection once its outbox closes: by the session, or because the client does not read.
+
+    Raises:
+        RemoteProtocolError: The client does not read.
+    """
     await outbox.closed()
     connection.break_off()
+    if outbox.overflowed:
+        raise RemoteProtocolError("the client does not read: no room is left for its notifications")
 
 
 async def _answer_all(outbox: Outbox, frames: AsyncIterator[RawFrame]) -> None:

@@ -18,6 +18,9 @@ Measure: TypeAlias = Callable[[Buffer], int]
 """Returns the length of the message at the beginning of a buffer. Raises TruncatedMessage, or InvalidValue
 ``count-range``, if the message may continue beyond it; any other WireError if no further bytes can complete it."""
 
+PacketObserver: TypeAlias = Callable[[Mapping[str, int]], None]
+"""Takes the numbers of a packet header, by name."""
+
 _NOTHING: Mapping[str, int] = {}
 _MORE_MAY_HELP = frozenset({"short-frame", "truncated", "count-range"})
 
@@ -50,6 +53,8 @@ class FrameCutter:
         is_inside: The frame header is the beginning of the message's own header, and is returned as part of it.
         byte_order: Byte order of the messages, checked against the framing where it has an encoding type.
         measure: Finds the end of a message, for messages packed back to back.
+        on_packet: Called with the numbers of each packet that may have frames, before the first of them is returned;
+            for those that have none, too.
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class FrameCutter:
         is_inside: bool = False,
         byte_order: ByteOrder | None = None,
         measure: Measure | None = None,
+        on_packet: PacketObserver | None = None,
     ) -> None:
         assert framing.length is not None or framing.unframed == "whole" or measure is not None
         self._framing = framing
@@ -67,6 +73,7 @@ class FrameCutter:
         self._smallest = smallest - self._inside
         self._byte_order = byte_order
         self._measure = measure
+        self._on_packet = on_packet
         self._head_reader, self._packet_reader = header_reader(framing.frame), header_reader(framing.packet)
         self._beginning_reader = header_reader(framing.beginning)
         self._cut = self._cut_framed
@@ -95,6 +102,11 @@ class FrameCutter:
     def held(self) -> int:
         """Number of bytes that were received but not cut yet."""
         return self._received
+
+    @property
+    def offset(self) -> int:
+        """Offset of the first byte that was not cut yet, from the start of the stream."""
+        return self._chunk_offset + self._at
 
     def left(self) -> bytes:
         """Return the bytes that were received but not cut yet."""
@@ -169,6 +181,8 @@ class FrameCutter:
                 return False
             self._consume(self._packet_reader.size)
             self._left_in_packet = self._frame_count(packet)
+            if self._on_packet is not None:
+                self._on_packet(packet)
             self._packet = None if self._left_in_packet == 0 else packet
         return True
 
@@ -183,7 +197,7 @@ class FrameCutter:
         try:
             return reader.read(self._chunk, self._at)
         except InvalidValue as error:
-            raise self._relocate(error) from None
+            raise error.moved(self._error_offset) from None
 
     def _frame_count(self, packet: Mapping[str, int]) -> int | None:
         """Return the number of frames after a packet header; None if all remaining frames belong to it."""
@@ -236,7 +250,7 @@ class FrameCutter:
             size = self._measure(memoryview(self._chunk)[self._at :])
         except WireError as error:
             if error.reason not in _MORE_MAY_HELP or self._ended:
-                raise self._relocate(error) from None
+                raise error.moved(self._error_offset) from None
             if self._received > self._framing.largest:
                 raise self._too_large(f"a message of {self._received} bytes or more") from None
             self._needed = self._received + 1
@@ -275,16 +289,11 @@ class FrameCutter:
 
     @property
     def _error_offset(self) -> int:
-        return self._chunk_offset + self._at
+        return self.offset
 
     def _too_large(self, what: str) -> OversizedMessage:
         detail = f"{what}, {self._framing.largest} are allowed"
         return OversizedMessage(detail, offset=self._error_offset, reason="frame-too-large")
-
-    def _relocate(self, error: WireError) -> WireError:
-        """Return the error with its offset in the stream instead of in the message."""
-        offset = self._error_offset + (error.offset or 0)
-        return type(error)(error.detail, offset=offset, reason=error.reason, element=error.element)
 
 
 def frames_of(cutter: FrameCutter, chunks: Iterable[bytes]) -> Iterator[Frame]:

@@ -11,7 +11,8 @@ b3                    B3 order entry: uint16 length of the frame, ``50 eb``
 b3-umdf               B3 market data over UDP: packet header, then frames as in ``b3``
 memx                  MEMX: session header, count, then messages with a big-endian uint16 length; packets of
                       other types than 2, such as heartbeats, are the session header alone
-coinbase-market-data  Coinbase Derivatives over UDP: packet header with a count, then frames with their own length
+coinbase-market-data  Coinbase Derivatives over UDP: packet header with a count, then frames with their own length;
+                      an empty packet is a heartbeat, with the number of the message to come
 coinbase-orders       Coinbase Derivatives order entry: one header with the total length before each message
 whole                 the input is one message (WebSocket frame, HTTP body, line of hex)
 packed                messages back to back, each as long as the schema implies: not safe with newer senders
@@ -26,12 +27,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-from silverfold.connectors.wire.framing.settings import EncodingType, FixedHeader, Framing, Mark, Number, PacketType
+from silverfold.connectors.wire.framing.settings import (
+    EncodingType,
+    FixedHeader,
+    Flags,
+    Framing,
+    Mark,
+    Number,
+    PacketType,
+)
 from silverfold.connectors.wire.sbe.schema.model import ByteOrder
 
 _SIZE = FixedHeader(2, (Number("length", 0, 2),))
 _B3 = FixedHeader(4, (Number("length", 0, 2),), (Mark(2, "50eb"),))
 _UINT16_SIZES = 65535
+_SNAPSHOT, _RETRANSMIT = 0x02, 0x04
+"""Of Coinbase's packets. A snapshot has the number of the last increment in it, a retransmission the one asked for."""
+_RESEND = 0x01
+"""Of Coinbase's order entry: a message with the number that it had when it was first sent."""
 
 
 def _sofh(order: ByteOrder) -> Framing:
@@ -97,6 +110,7 @@ FRAMINGS: Mapping[str, Framing] = {
         per_packet="counted",
         count="messages",
         packet_type=PacketType("type", frames=2, others=18),
+        sequence_counts="messages",
     ),
     "coinbase-market-data": Framing(
         _SIZE,
@@ -116,6 +130,8 @@ FRAMINGS: Mapping[str, Framing] = {
         ),
         per_packet="counted",
         count="messages",
+        sequence_counts="messages",
+        out_of_sequence=Flags("flags", _SNAPSHOT | _RETRANSMIT),
     ),
     "coinbase-orders": Framing(
         FixedHeader(
@@ -132,6 +148,7 @@ FRAMINGS: Mapping[str, Framing] = {
         "length",
         length_counts=24,
         largest=_UINT16_SIZES,
+        out_of_sequence=Flags("flags", _RESEND),
     ),
     "whole": Framing(),
     "packed": Framing(unframed="packed"),

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from silverfold.connectors.wire.sbe.schema.model import ByteOrder
 
 LARGEST = 16 * 1024 * 1024
 """Default for the longest accepted message, in bytes."""
 
-_SIZES = frozenset({1, 2, 4, 8})
+SEQUENCE: Final = "sequence"
+"""Name of the number in the packet header, or else in the frame header, that counts packets or messages."""
 
 
 @dataclass(frozen=True)
@@ -28,19 +29,20 @@ class Number:
     Args:
         name: Name under which each message reports it.
         offset: From the start of the header.
-        size: 1, 2, 4 or 8 bytes.
+        size: In bytes.
         order: ``<`` little-endian, ``>`` big-endian.
     """
 
     name: str
     offset: int
-    size: int
+    size: Literal[1, 2, 4, 8]
     order: ByteOrder = "<"
     signed: bool = False
 
-    def __post_init__(self) -> None:
-        if self.size not in _SIZES:
-            raise ValueError(f"size {self.size}: 1, 2, 4 or 8 bytes")
+    def after(self, value: int, count: int) -> int:
+        """Return the value that comes ``count`` after another one: behind the highest comes the lowest."""
+        lowest = -(1 << (8 * self.size - 1)) if self.signed else 0
+        return (value + count - lowest) % (1 << 8 * self.size) + lowest
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,19 @@ class EncodingType:
 
 
 @dataclass(frozen=True)
+class Flags:
+    """Bits of a number in a header.
+
+    Args:
+        number: Name of the number in the header.
+        mask: The bits; any of them counts.
+    """
+
+    number: str
+    mask: int
+
+
+@dataclass(frozen=True)
 class Framing:
     """Framing of a sequence of messages.
 
@@ -140,6 +155,10 @@ class Framing:
         per_packet: How many frames follow it: one, as many as ``count`` says, or all until the input ends.
         count: Name of the number in the packet header that counts frames.
         packet_type: The packet header's type of packet, if packets of some types have no frames.
+        sequence_counts: What the number called ``sequence`` in the packet header counts: packets, or messages; it is
+            then that of the packet's first message. One in the frame header counts frames, of one message each.
+        out_of_sequence: Marks packets, or else frames, that the count leaves out, such as snapshots: their ``sequence``
+            neither follows from the one before nor leads to the next.
         unframed: Without a length: the input is one message, or messages are packed back to back and the end of each is
             found by decoding it.
     """
@@ -154,6 +173,8 @@ class Framing:
     per_packet: Literal["one", "counted", "until-end"] = "until-end"
     count: str | None = None
     packet_type: PacketType | None = None
+    sequence_counts: Literal["packets", "messages"] = "packets"
+    out_of_sequence: Flags | None = None
     unframed: Literal["whole", "packed"] = "whole"
 
     def __post_init__(self) -> None:
@@ -168,10 +189,23 @@ class Framing:
             raise ValueError(f"{detail} {self.packet_type.number}, which is to tell the type")
         if self.encoding is not None and not self.frame.has(self.encoding.number):
             raise ValueError(f"the frame header has no number {self.encoding.number}, which is to tell the encoding")
+        if self.out_of_sequence is not None and not self.sequenced.has(self.out_of_sequence.number):
+            detail = f"the header with the number {SEQUENCE} has no number {self.out_of_sequence.number}"
+            raise ValueError(f"{detail}, which is to tell what is out of sequence")
         if self.length is None and (self.frame.size or self.packet.size):
             raise ValueError("headers without a length do not tell where a message ends")
         if self.padding < 1 or self.largest < 1:
             raise ValueError("padding and largest are 1 or more")
+
+    @property
+    def needs_datagrams(self) -> bool:
+        """Whether packets end with their datagrams: neither a connection nor a file shows where."""
+        return bool(self.packet.size) and self.per_packet == "until-end"
+
+    @property
+    def sequenced(self) -> FixedHeader:
+        """The header whose ``sequence`` is watched: the packet header, or the frame header if that one has none."""
+        return self.packet if self.packet.has(SEQUENCE) else self.frame
 
     @property
     def beginning(self) -> FixedHeader:

@@ -7,15 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from silverfold.conf.errors import OversizedMessage
 from silverfold.connectors.wire.framing.headers import CODES
-from silverfold.connectors.wire.framing.settings import FixedHeader, Framing, Number
+from silverfold.connectors.wire.framing.settings import SEQUENCE, FixedHeader, Framing, Number
 from silverfold.connectors.wire.sbe.schema.model import ByteOrder
-
-SEQUENCE = "sequence"
-"""Name of the header number that the writer increments, from 1 on: per packet, or per message in the frame header."""
 
 
 class FrameWriter:
-    """Writes the messages of one stream. Numbers it does not know are zero."""
+    """Writes the messages of one stream. ``sequence`` counts from 1 on; numbers it does not know are zero."""
 
     def __init__(self, framing: Framing, *, byte_order: ByteOrder = "<") -> None:
         self._framing = framing
@@ -43,7 +40,8 @@ class FrameWriter:
 
     def _packet(self, bodies: Sequence[bytes]) -> bytes:
         self._packets += 1
-        numbers = {SEQUENCE: self._packets}
+        first = self._messages + 1
+        numbers = {SEQUENCE: first if self._framing.sequence_counts == "messages" else self._packets}
         if self._framing.count is not None:
             numbers[self._framing.count] = len(bodies)
         if self._framing.packet_type is not None:

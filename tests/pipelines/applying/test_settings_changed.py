@@ -328,7 +328,7 @@ def test_however_much_upkeep_came_after_the_last_cut_its_note_is_found(market: M
         (
             SbeTable(template="M", keys=("a",), operation="op", deletes=("X",)),
             {"group": "", "operation": "op", "inserts": [], "updates": [], "deletes": ["X"]}
-            | {"unknown_values": "keep", "absent": "null"},
+            | {"unknown_values": "keep", "absent": "null", "time_unit": "nanosecond"},
         ),
         (SqliteCloudTable(key_collation="nocase"), {"key_collation": "nocase"}),
     ],

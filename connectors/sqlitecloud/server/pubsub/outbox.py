@@ -32,7 +32,10 @@ class _Queued(NamedTuple):
 
 
 class Outbox:
-    """The queue of one connection: ordered, bounded in bytes. Filled from any thread, emptied in the event loop."""
+    """The queue of one connection: ordered, bounded in bytes. Filled from any thread, emptied in the event loop.
+
+    ``overflowed`` tells that it closed because its client does not read.
+    """
 
     def __init__(self, options: ServerOptions, *, encrypted: bool) -> None:
         self._options = options
@@ -42,7 +45,7 @@ class Outbox:
         self._queue: deque[_Queued] = deque()
         self._unsent = 0
         self._notified = 0
-        self._closed = False
+        self._closed = self.overflowed = False
         self._arrived, self._ended = asyncio.Event(), asyncio.Event()
         self._chance = random.Random(0)  # noqa: S311 - repeatable, not secret
 
@@ -110,6 +113,7 @@ class Outbox:
                 self._room.wait_for(lambda: self._fits(size))
                 return True
             case "close":
+                self.overflowed = True
                 self._end()
         return False
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from silverfold.connectors.wire.framing.cutter import FrameCutter
+from silverfold.connectors.wire.framing.cutter import FrameCutter, PacketObserver
 from silverfold.connectors.wire.framing.settings import Framing
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.header import ROLES
 from silverfold.connectors.wire.sbe.schema.model import Buffer, Schema
 
 
-def cutter_for(schema: Schema, framing: Framing) -> FrameCutter:
+def cutter_for(schema: Schema, framing: Framing, *, on_packet: PacketObserver | None = None) -> FrameCutter:
     """Return a cutter with the schema's header size, byte order, and end of messages.
 
     Packed messages end after the schema's last element: messages of senders with a newer schema that added groups or
-    data cannot be read this way.
+    data cannot be read this way. ``on_packet`` is the cutter's.
     """
     return FrameCutter(
         framing,
@@ -21,6 +21,7 @@ def cutter_for(schema: Schema, framing: Framing) -> FrameCutter:
         is_inside=_is_inside(schema, framing),
         byte_order=schema.byte_order,
         measure=lambda body: measure(schema, body),
+        on_packet=on_packet,
     )
 
 

@@ -6,7 +6,7 @@ The same finding for many entries of a group is reported once: element paths hav
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from silverfold.connectors.wire.sbe.codec.blocks import null_test
 from silverfold.connectors.wire.sbe.codec.values import Finding, SetValue
@@ -22,8 +22,12 @@ from silverfold.connectors.wire.sbe.schema.model import (
     Primitive,
     Scalar,
     Set,
+    deprecated_since,
 )
 from silverfold.connectors.wire.sbe.schema.primitives import FLOATS, stored_value
+
+if TYPE_CHECKING:  # circular: a decoder checks values, too
+    from silverfold.connectors.wire.sbe.codec.decode import Decoded
 
 _TIMES_OF_DAY = frozenset({"utctimeonly", "tztimeonly"})
 _UNITS = {"second": 0, "millisecond": 3, "microsecond": 6, "nanosecond": 9}
@@ -96,18 +100,21 @@ class _Leaf(NamedTuple):
     field: Field
 
 
-def review_values(message: Message, values: Mapping[str, Any]) -> tuple[Finding, ...]:
+def review_values(decoded: Decoded) -> tuple[Finding, ...]:
     """Return the oddities of a decoded message's values; the values do not change.
 
     Reasons: ``null-in-required``, ``out-of-range`` (below minValue or above maxValue, or an unprintable character),
     ``charset`` (bytes that are not text), ``unknown-value`` (of an enum), ``unknown-bits`` (of a set), ``month-year``,
-    ``time-of-day``, ``time-zone`` (values with these meanings), ``deprecated``.
+    ``time-of-day``, ``time-zone`` (values with these meanings), ``deprecated`` (element or type, in the message's
+    version).
     """
+    message, values, version = decoded.message, decoded.values, decoded.header.version
     found: dict[tuple[str, str], Finding] = {}
-    for element, version in _deprecated(message, values, message.name):
-        found[("deprecated", element)] = _deprecation(element, version)
+    for element, since in _deprecated(message, values, message.name):
+        if since <= version:
+            found[("deprecated", element)] = Finding("deprecated", element, _deprecation(since))
     for leaf in _leaves(message, values, message.name):
-        for reason, detail in _check_leaf(leaf):
+        for reason, detail in _check_leaf(leaf, version):
             found.setdefault((reason, leaf.element), Finding(reason, leaf.element, detail))
     return tuple(found.values())
 
@@ -149,22 +156,22 @@ def _deprecated(body: Body, values: Mapping[str, Any], path: str) -> Iterator[tu
     if body.deprecated is not None:
         yield path, body.deprecated
     for data in body.data:
-        if data.deprecated is not None and values.get(data.name):
-            yield f"{path}.{data.name}", data.deprecated
+        if (since := deprecated_since(data)) is not None and values.get(data.name):
+            yield f"{path}.{data.name}", since
     for group in body.groups:
         for entry in values.get(group.name, ()):
             yield from _deprecated(group, entry, f"{path}.{group.name}")
 
 
-def _deprecation(element: str, version: int) -> Finding:
-    return Finding("deprecated", element, f"deprecated since version {version}")
+def _deprecation(since: int) -> str:
+    return f"deprecated since version {since}"
 
 
 def _leaves(body: Body, values: Mapping[str, Any], path: str) -> Iterator[_Leaf]:
     for field in body.fields:
         if field.name in values:
             element = f"{path}.{field.name}"
-            leaf = _Leaf(element, field.encoding, field.presence, field.deprecated, values[field.name], field)
+            leaf = _Leaf(element, field.encoding, field.presence, deprecated_since(field), values[field.name], field)
             yield from _flatten(leaf)
     for group in body.groups:
         for entry in values.get(group.name, ()):
@@ -178,8 +185,8 @@ def _flatten(leaf: _Leaf) -> Iterator[_Leaf]:
         return
     for member in leaf.encoding.members:
         if member.name in leaf.value:
-            element, value = f"{leaf.element}.{member.name}", leaf.value[member.name]
-            yield from _flatten(_Leaf(element, member.encoding, member.presence, member.deprecated, value, leaf.field))
+            element, value, since = f"{leaf.element}.{member.name}", leaf.value[member.name], deprecated_since(member)
+            yield from _flatten(_Leaf(element, member.encoding, member.presence, since, value, leaf.field))
 
 
 def _is_null(encoding: Encoding, value: Any) -> bool:
@@ -190,9 +197,9 @@ def _is_null(encoding: Encoding, value: Any) -> bool:
     return bool(wire) and wire[0].name in value and _is_null(wire[0].encoding, value[wire[0].name])
 
 
-def _check_leaf(leaf: _Leaf) -> Iterator[Oddity]:
-    if leaf.deprecated is not None:
-        yield "deprecated", _deprecation(leaf.element, leaf.deprecated).detail
+def _check_leaf(leaf: _Leaf, version: int) -> Iterator[Oddity]:
+    if leaf.deprecated is not None and leaf.deprecated <= version:
+        yield "deprecated", _deprecation(leaf.deprecated)
     if leaf.presence is Presence.CONSTANT:
         return
     match leaf.encoding:
@@ -207,6 +214,9 @@ def _check_leaf(leaf: _Leaf) -> Iterator[Oddity]:
             yield from check_composite(leaf.encoding, leaf.value, leaf.field.semantic_type)
         case Enum() | Set():
             yield from _check_name(leaf.encoding, leaf.value, leaf.presence)
+            for name, since in _versions(leaf.encoding, leaf.value, leaf.encoding.deprecated_values):
+                if since <= version:
+                    yield "deprecated", f"{name} is {_deprecation(since)}"
 
 
 def _check_name(encoding: Enum | Set, value: Any, presence: Presence) -> Iterator[Oddity]:
@@ -218,8 +228,6 @@ def _check_name(encoding: Enum | Set, value: Any, presence: Presence) -> Iterato
             yield "null-in-required", f"the null value {encoding.null}"
     elif value not in encoding.values.values():
         yield "unknown-value", f"{value!r} is not a value of {encoding.name}"
-    for name, version in _versions(encoding, value, encoding.deprecated_values):
-        yield "deprecated", f"{name} is deprecated since version {version}"
 
 
 def _check_number(scalar: Scalar, value: Any, presence: Presence) -> Iterator[Oddity]:

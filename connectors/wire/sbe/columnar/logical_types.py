@@ -166,7 +166,8 @@ def unit_of_number(part: Field | Member, options: ColumnOptions) -> Unit | None:
         return None
     is_integer = isinstance(part.encoding, Scalar) and part.encoding.primitive in INTEGERS
     is_time = is_integer and _is_utc_timestamp(part) and part.epoch.lower() == "unix"
-    return _UNITS.get(part.time_unit.lower()) if is_time else None
+    unit = part.time_unit if part.time_unit_declared else options.time_unit
+    return _UNITS.get(unit.lower()) if is_time else None
 
 
 def unit_of_composite(part: Field | Member, options: ColumnOptions) -> Unit | None:

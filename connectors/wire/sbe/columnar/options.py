@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from silverfold.connectors.wire.sbe.codec.walk import MAX_EMPTY_ENTRIES
+from silverfold.connectors.wire.sbe.schema.model import TimeUnit
 from silverfold.connectors.wire.sbe.schema.text import TextMode
 
 VERSION, BLOCK_LENGTH = "#version", "#blockLength"
@@ -30,6 +31,8 @@ class ColumnOptions:
     """A time with a unit defined by the schema becomes a timestamp in UTC, not a number or a struct: an integer field
     of semantic type UTCTimestamp, or such a composite with a constant unit. A time that no timestamp can hold is an
     error of its message: for Spark before the year 1 or after 9999, for Arrow beyond 64 bits."""
+    time_unit: TimeUnit = "nanosecond"
+    """With ``timestamps``: the unit of an integer field without a ``timeUnit``. SBE 1.0 has nanoseconds."""
     strict: bool = False
     """Trailing bytes after a message that is not newer than the schema are an error."""
     shapes: bool = False

@@ -14,7 +14,7 @@ from silverfold.connectors.wire.sbe.columnar.byte_arrays import Bools, Longs, Oc
 from silverfold.connectors.wire.sbe.columnar.numeric import combine, validity
 from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions
 from silverfold.connectors.wire.sbe.schema.model import Array, Data, Scalar
-from silverfold.connectors.wire.sbe.schema.text import DEFAULT_CHARSET, codec, fixed_text_reader, text_reader
+from silverfold.connectors.wire.sbe.schema.text import DEFAULT_CHARSET, codec, fixed_text_reader, text_reader, unit_size
 
 _LIKE_ASCII = frozenset({"ascii", "utf-8", "iso8859-1", "iso8859-15", "cp1252"})
 """Charsets in which bytes below 128 are ASCII."""
@@ -59,8 +59,7 @@ class FixedText:
         charset = encoding.charset or DEFAULT_CHARSET
         self._texts = Texts(charset, options, fixed_text_reader(charset, options.text))
         self.type = self._texts.type
-        name = codec(charset) or ""
-        self._is_wide = name.startswith(("utf-16", "utf-32"))
+        self._unit = unit_size(charset)
         self._offset, self._width = offset, encoding.size
         null = encoding.element.null if isinstance(encoding, Array) else encoding.null
         self._null = int(null) if optional else None
@@ -71,8 +70,8 @@ class FixedText:
         if self._null is not None:
             null = octets[:, 0] == self._null
             missing = combine(null, missing)
-        lengths = None if self._is_wide else _until_nul(octets)
-        return self._texts.make(blocks, heads(octets, lengths, missing))
+        lengths = _until_nul(octets) if self._unit == 1 else _until_wide_nul(octets, self._unit)
+        return self._texts.make(blocks, heads(octets, lengths, missing, has_zeros=self._unit > 1))
 
 
 class DataValues:
@@ -89,8 +88,12 @@ class DataValues:
         return self._texts.make(blocks, slices(blocks.octets, starts, lengths, absent if absent.any() else None))
 
 
-def heads(rows: Octets, lengths: Longs | None, missing: Bools | None = None) -> pa.Array:
-    """Return the first bytes of each row as binary values, NULL where missing; without lengths the full rows."""
+def heads(rows: Octets, lengths: Longs | None, missing: Bools | None = None, *, has_zeros: bool = False) -> pa.Array:
+    """Return the first bytes of each row as binary values, NULL where missing; without lengths the full rows.
+
+    Args:
+        has_zeros: There may be zeros among these bytes, not only behind them.
+    """
     count, width = rows.shape
     if missing is not None:
         lengths = np.where(missing, 0, width if lengths is None else lengths)
@@ -100,7 +103,7 @@ def heads(rows: Octets, lengths: Longs | None, missing: Bools | None = None) -> 
         bounds = np.zeros(count + 1, np.int32)
         np.cumsum(lengths, out=bounds[1:])
         mask = rows != 0
-        if np.count_nonzero(mask) != bounds[-1]:  # bytes after a NUL, or in missing rows
+        if has_zeros or np.count_nonzero(mask) != bounds[-1]:  # bytes after a NUL, or in missing rows
             mask = np.arange(width) < lengths[:, None]
         rows = rows[mask]
     buffers = [validity(missing), pa.py_buffer(bounds), pa.py_buffer(rows)]
@@ -139,6 +142,17 @@ def _until_nul(rows: Octets) -> Longs | None:
     for column in rows.T:
         before_nul &= column != 0
         lengths += before_nul
+    return lengths
+
+
+def _until_wide_nul(rows: Octets, unit: int) -> Longs:
+    """Return the length of each row up to its first NUL of several bytes; part of a unit at the end counts as text."""
+    count, width = rows.shape
+    units = width // unit
+    ends = np.ones((count, units + 1), np.bool_)
+    ends[:, :-1] = ~rows[:, : units * unit].reshape(count, units, unit).any(axis=2)
+    first = ends.argmax(axis=1)
+    lengths: Longs = np.where(first < units, first * unit, width)
     return lengths
 
 

@@ -202,7 +202,7 @@ def _names(part: type) -> tuple[str, ...]:
     if not is_dataclass(part):
         return ()
     left_out = _IGNORED if issubclass(part, Schema) else frozenset()
-    return tuple(each.name for each in fields(part) if each.name not in left_out)
+    return tuple(each.name for each in fields(part) if each.compare and each.name not in left_out)
 
 
 def _number(value: float | str | None) -> float | str | None:

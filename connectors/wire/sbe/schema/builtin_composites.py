@@ -115,6 +115,7 @@ def resolve_data(encoding: Encoding, element: Element, report: Report) -> Data |
         since_version=max(report.number(element, "sinceVersion"), encoding.since_version),
         deprecated=report.given(element, "deprecated"),
         type_name=encoding.name,
+        type_deprecated=encoding.remarks.deprecated,
         semantic_type=element.get("semanticType"),
         description=element.get("description"),
     )

@@ -2,8 +2,8 @@
 
 Elements are identified by local name: the namespaces and prefixes of published schemas differ. A document type with
 declarations or an external file is refused, and so are entities; ``<!DOCTYPE xml>``, found in some schemas, is not. An
-``include`` of the XInclude namespace is replaced by the root of the file it names, which must be in the folder of the
-first file or below it.
+``include`` of the XInclude namespace is replaced by the root of the file that its ``href``, a URI, names; it must be in
+the folder of the first file or below it. A ``fallback`` is not used.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import io
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 from xml.etree.ElementTree import Element as XmlElement
 from xml.etree.ElementTree import tostring
 from xml.sax import SAXException, handler
@@ -90,7 +91,7 @@ def document_xml(root: Element) -> bytes:
 
 
 def _is_include(element: Element) -> bool:
-    return element.tag == "include" and element.namespace == _XINCLUDE
+    return element.tag == "include" and element.namespace.endswith("/XInclude")
 
 
 def _to_xml(element: Element) -> XmlElement:
@@ -110,7 +111,10 @@ class _Includes:
 
     def path(self, include: Element, opened: tuple[Path, ...]) -> Path:
         """Return the path that an include names, given the stack of files being read."""
-        href = include.get("href") or ""
+        href = unquote(include.get("href") or "")
+        if include.namespace != _XINCLUDE:
+            detail = f"the namespace of an include is {_XINCLUDE}, not {include.namespace}"
+            raise _error(detail, include.file, include.line)
         if include.get("parse") not in {None, "xml"} or include.get("xpointer") is not None or not href:
             raise _error("an include must name a whole XML file by href", include.file, include.line)
         if self._within is None:

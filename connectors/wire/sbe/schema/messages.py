@@ -190,6 +190,7 @@ class Messages:
             extras=dict(element.foreign),
             epoch=element.get("epoch") or "unix",
             time_unit=element.get("timeUnit") or "nanosecond",
+            time_unit_declared=bool(element.get("timeUnit")),
             description=element.get("description"),
         )
 

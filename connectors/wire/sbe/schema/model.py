@@ -41,6 +41,9 @@ _T = TypeVar("_T", "Field", "Group", "Data")
 ByteOrder: TypeAlias = Literal["<", ">"]
 """In the notation of `struct` and numpy."""
 
+TimeUnit: TypeAlias = Literal["second", "millisecond", "microsecond", "nanosecond"]
+"""The values of ``timeUnit`` in SBE 1.0."""
+
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 """The bytes of a message; a memoryview must be a contiguous view of bytes."""
 
@@ -197,6 +200,8 @@ class Field:
     """Attributes of foreign namespaces, by ``{namespace}name``. Not interpreted."""
     epoch: str = "unix"
     time_unit: str = "nanosecond"
+    time_unit_declared: bool = field(default=False, compare=False)
+    """``timeUnit`` is given, not the default of SBE 1.0."""
     description: str | None = None
 
 
@@ -235,6 +240,7 @@ class Data:
     since_version: int = 0
     deprecated: int | None = None
     type_name: str = ""
+    type_deprecated: int | None = None
     semantic_type: str | None = None
     description: str | None = None
 
@@ -317,6 +323,12 @@ class Schema:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "plans": {}}
+
+
+def deprecated_since(part: Field | Member | Data) -> int | None:
+    """Return the version in which an element is deprecated: its own, or its type's if that is earlier."""
+    of_type = part.type_deprecated if isinstance(part, Data) else part.encoding.remarks.deprecated
+    return min((version for version in (part.deprecated, of_type) if version is not None), default=None)
 
 
 def _named(elements: tuple[_T, ...], name: str) -> _T:

@@ -107,12 +107,13 @@ def _scalar(
 
 
 def _limit(element: Element, name: str, primitive: Primitive, report: Report) -> int | float | None:
-    text = element.get(name)
-    if text is None:
+    given = element.attributes.get(name)
+    if given is None:
         return None
-    value = raw_value(text, primitive)
+    is_character = primitive is Primitive.CHAR and len(given) == 1  # a space may be one
+    value = raw_value(given if is_character else given.strip(), primitive)
     if value is None:
-        report.error("E11", element, f"{name} {text!r} of {element.name} is not a value of {primitive}")
+        report.error("E11", element, f"{name} {given!r} of {element.name} is not a value of {primitive}")
     return value
 
 

@@ -77,11 +77,12 @@ def _refuse(_raw: Buffer) -> str:
 
 
 def fixed_text_reader(charset: str, mode: TextMode) -> Callable[[bytes], str | bytes]:
-    """Return a function from the bytes of a char array to its text, which ends at the first NUL."""
-    read = text_reader(charset, mode)
-    name = codec(charset)
-    if name is not None and name.startswith(("utf-16", "utf-32")):
-        return lambda raw: _until_nul(read(raw))
+    """Return a function from the bytes of a char array to its text, which ends at the first NUL: what follows may be
+    anything, not only text.
+    """
+    read, unit = text_reader(charset, mode), unit_size(charset)
+    if unit > 1:
+        return lambda raw: read(_until_nul(raw, unit))
     if (codec_name := fixed_text_codec(charset, mode)) is not None:
         return lambda raw: raw.partition(b"\0")[0].decode(codec_name)
     return lambda raw: read(raw.partition(b"\0")[0])
@@ -90,7 +91,14 @@ def fixed_text_reader(charset: str, mode: TextMode) -> Callable[[bytes], str | b
 def fixed_text_codec(charset: str, mode: TextMode) -> str | None:
     """Return the codec that alone reads char arrays of a charset, up to the first NUL byte; None if there is none."""
     name = data_codec(charset, mode)
-    return None if name is None or name.startswith(("utf-16", "utf-32")) else name
+    return None if unit_size(charset) > 1 else name
+
+
+def unit_size(charset: str) -> int:
+    """Return the bytes that a NUL takes in a charset: 2 in UTF-16, 4 in UTF-32, else 1."""
+    name = codec(charset)
+    known = "" if name is None else codecs.lookup(name).name
+    return 2 if known.startswith("utf-16") else 4 if known.startswith("utf-32") else 1
 
 
 def data_codec(charset: str, mode: TextMode) -> str | None:
@@ -99,5 +107,6 @@ def data_codec(charset: str, mode: TextMode) -> str | None:
     return None if name is None or _may_have_mark(charset) else name
 
 
-def _until_nul(text: str | bytes) -> str | bytes:
-    return text.partition("\0")[0] if isinstance(text, str) else text
+def _until_nul(raw: bytes, unit: int) -> bytes:
+    nul = bytes(unit)
+    return next((raw[:at] for at in range(0, len(raw), unit) if raw[at : at + unit] == nul), raw)

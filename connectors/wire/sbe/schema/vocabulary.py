@@ -60,6 +60,10 @@ def check_vocabulary(root: Element, version: int, report: Report) -> None:
     """Report every attribute and element that is missing, unknown or malformed."""
     for element in _known(root, report):
         _check_attributes(element, _FORMS[element.tag], report)
+        for name in element.foreign:
+            if root.namespace and name.startswith(f"{{{root.namespace}}}"):
+                where = f"attribute {name.rpartition('}')[2]} on {element.tag} {element.name}"
+                report.warn("W13", element, f"{where} has the schema's own prefix and is ignored: write it without one")
         if element is not root:
             _check_versions(element, version, report)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.resources import files
 
 import pytest
 
@@ -20,6 +21,7 @@ from silverfold.connectors.deephaven.protocol.schemas import load_roles
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.deephaven.server.server import TableServer
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
+from silverfold.connectors.wire.sbe.schema.load import load_schema
 from tests.support.deephaven.peer import Peer
 
 SNAPSHOT, BOTH, UPDATES = SubscribeMode.SNAPSHOT_ONLY, SubscribeMode.SNAPSHOT_WITH_UPDATES, SubscribeMode.UPDATES_ONLY
@@ -365,3 +367,14 @@ def test_no_host_is_not_taken_for_all():
 def test_a_size_too_small_to_serve_anything_is_refused(size: dict[str, int]) -> None:
     with pytest.raises(LocalProtocolError, match="at least 1 frame"):
         TableServer.start(**size)
+
+
+def test_a_buffer_that_the_schema_cannot_announce_is_refused() -> None:
+    own = files("silverfold.connectors.deephaven").joinpath("schema.xml").read_text("utf-8")
+    size = 'name="messageBufferSize" id="1" type='
+    assert f'{size}"int32"' in own
+    schema = load_schema(own.replace(f'{size}"int32"', f'{size}"uint16"').encode())
+
+    with pytest.raises(LocalProtocolError, match=r"cannot announce a buffer of 65536 bytes, .*messageBufferSize"):
+        TableServer.start(schema=schema)
+    TableServer.start(schema=schema, msg_buffer_size=65_000).close()

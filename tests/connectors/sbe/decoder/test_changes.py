@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
 
-from silverfold.conf.errors import SchemaError, WireError
-from silverfold.connectors.sbe.decoder.changes import ChangeReader
+from silverfold.conf.errors import SchemaError
 from silverfold.connectors.sbe.decoder.layout import layout_of
 from silverfold.connectors.sbe.options import SbeTable
 from silverfold.connectors.sbe.protocol.schemas import feed_schema
-from silverfold.connectors.sbe.reference import SbeReferenceReader
-from silverfold.connectors.verification import ReferenceChange
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.schema.load import load_schema
-from silverfold.connectors.wire.sbe.schema.model import Body, Schema
-from silverfold.pipelines.verifying.compare import same
+from silverfold.connectors.wire.sbe.schema.model import Body
 from tests.support.sbe.basics import HEADER, message_of
+from tests.support.sbe.changes import assert_as_reference, changes
 from tests.support.sbe.feed import table
 from tests.support.sbe.messages import messages
 from tests.support.sbe.schemas import schemas
@@ -40,50 +35,6 @@ ORDERS = [
 SAMPLE = load_schema(GOLDEN / "sample.xml")
 QUOTE = bytes.fromhex(json.loads((GOLDEN / "messages.json").read_text("utf-8"))[0]["hex"])
 ACTIONS = {"keys": ["securityId", "side", "level"], "operation": "action"}
-
-
-def changes(schema: Schema, template: str, settings: SbeTable, bodies: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Return the change rows of bodies at positions 10, 11, …"""
-    reader = ChangeReader(schema, settings, layout_of(schema, schema.messages[template], settings))
-    positions, landed = pa.array(range(10, 10 + len(bodies)), pa.int64()), pa.array(list(bodies), pa.binary())
-    found = []
-    for batch in reader.read(positions, landed):
-        batch.validate(full=True)
-        assert batch.schema == reader.type
-        found += batch.to_pylist()
-    return sorted(found, key=lambda change: (change["frame_seq"], change["ordinal"] or 0))
-
-
-def assert_as_reference(schema: Schema, template: str, settings: SbeTable, bodies: Sequence[bytes]) -> None:
-    reference = SbeReferenceReader(schema, schema.messages[template], settings)
-    found = changes(schema, template, settings, bodies)
-    for position, body in enumerate(bodies, start=10):
-        mine = [change for change in found if change["frame_seq"] == position]
-        expected = read_by_reference(reference, position, body)
-        if isinstance(expected, WireError):
-            errors = [change["error"] for change in mine if change["error"] is not None]
-            assert {"error_class": expected.error_class, "reason": str(expected)} in errors
-            continue
-        assert [change["error"] for change in mine] == [None] * len(expected)
-        for change, wanted in zip(mine, expected, strict=True):
-            assert (change["op"], tuple(change["key"].values())) == (wanted.op, wanted.key)
-            if wanted.op == "delete":
-                assert change["row"] is None
-                continue
-            assert tuple(change["row"]) == reference.columns
-            assert same({name: wanted.row.get(name) for name in reference.columns}, change["row"])
-            if settings.keys:
-                sent = [name for name in reference.columns if name in wanted.row]
-                assert change["present"] == (None if len(sent) == len(reference.columns) else sent)
-
-
-def read_by_reference(
-    reference: SbeReferenceReader, position: int, body: bytes
-) -> Sequence[ReferenceChange] | WireError:
-    try:
-        return list(reference.changes(1, [(position, body)]))
-    except WireError as error:
-        return error
 
 
 TABLES = {
@@ -317,39 +268,6 @@ def test_decimals_and_times_are_numbers_and_moments_where_asked_for():
         "conditions": 4,
         "note": "",
     }
-
-
-LEGS = message_of(
-    '<field name="id" id="1" type="uint8"/><group name="legs" id="2">'
-    '<field name="at" id="3" type="uint64" semanticType="UTCTimestamp" presence="optional"/>'
-    '<field name="due" id="4" type="stamp"/></group>',
-    '<composite name="stamp"><type name="moment" primitiveType="uint8"/>'
-    '<composite name="when" semanticType="UTCTimestamp">'
-    '<type name="time" primitiveType="int64"/><type name="unit" primitiveType="uint8" presence="constant">3</type>'
-    "</composite></composite>",
-)
-
-
-@pytest.mark.parametrize("settings", [{"group": "legs"}, {"keys": ["id"]}, {"keys": ["id"], "groups": "omit"}])
-def test_a_time_that_no_timestamp_can_hold_is_an_error_of_its_message(settings):
-    def message(at: int | None, due: int) -> bytes:
-        legs = [
-            {"at": 0, "due": {"moment": 1, "when": {"time": 0}}},
-            {"at": at, "due": {"moment": 1, "when": {"time": due}}},
-        ]
-        return encode(LEGS, "M", {"id": 1, "legs": legs}, tolerant=True)
-
-    bodies = [message(2**64 - 2, 253_402_300_799_999), message(None, 253_402_300_800_000), message(5, -(2**63))]
-    made = table(template="M", timestamps=True, **settings)
-
-    errors = {change["frame_seq"]: change["error"] for change in changes(LEGS, "M", made, bodies)}
-
-    assert errors[10] is None
-    assert errors[11]["reason"] == (
-        "time-range in M.legs[1].due.when: 253402300800000 is a time that a timestamp cannot hold"
-    )
-    assert errors[12]["reason"].startswith("time-range in M.legs[1].due.when: -9223372036854775808 is a time")
-    assert_as_reference(LEGS, "M", made, bodies)
 
 
 NESTED = message_of(

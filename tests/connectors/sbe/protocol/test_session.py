@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from silverfold.connectors.sbe.protocol.schemas import feed_schema
 from silverfold.connectors.sbe.protocol.session import Session
 from silverfold.connectors.sbe.server.market import Market
 from silverfold.connectors.wire.framing.framings import FRAMINGS
+from silverfold.connectors.wire.framing.settings import Framing
 from silverfold.connectors.wire.framing.writer import FrameWriter
 from silverfold.connectors.wire.sbe.codec.encode import encode
 
@@ -27,8 +29,9 @@ def stream(name: str, bodies: list[bytes] | None = None) -> bytes:
     return FrameWriter(FRAMINGS[name]).write(SECURITIES if bodies is None else bodies)
 
 
-def events(octets: bytes, name: str, *, begins: FilePosition = BEGINNING, size: int = 1 << 20) -> list:
-    session, found = Session(MARKET, FRAMINGS[name], begins=begins), []
+def events(octets: bytes, framing: str | Framing, *, begins: FilePosition = BEGINNING, size: int = 1 << 20) -> list:
+    framing = FRAMINGS[framing] if isinstance(framing, str) else framing
+    session, found = Session(MARKET, framing, begins=begins), []
     for start in range(begins.offset, len(octets), size):
         session.receive(octets[start : start + size])
         found += iter(session.next_event, None)
@@ -99,28 +102,97 @@ def test_sbe_of_the_other_byte_order_ends_reading_so_that_a_schema_that_is_right
     )
 
 
+def memx(sequence: int, count: int) -> bytes:
+    return struct.pack(">BBQQH", 2, 0x12, 77, sequence, count) + stream("memx", SECURITIES[:count])[20:]
+
+
+def coinbase(sequence: int, count: int, flags: int = 0x01) -> bytes:
+    header = struct.pack("<qqHBBi", 0, sequence, 1, flags, count, 0)
+    return header + stream("coinbase-market-data", SECURITIES[:count])[24:]
+
+
+def coinbase_order(sequence: int, flags: int = 0) -> bytes:
+    octets = stream("coinbase-orders", SECURITIES[:1])
+    return octets[:1] + bytes([flags]) + octets[2:4] + sequence.to_bytes(4, "little") + octets[8:]
+
+
+BY_PACKETS = replace(FRAMINGS["memx"], sequence_counts="packets")
+"""A framing of one's own."""
+
+
 @pytest.mark.parametrize(
-    ("numbers", "gaps"),
+    ("framing", "packets", "found"),
     [
-        ([1, 2, 3], []),  # packets are counted
-        ([1, 2, 4], [(3, 4)]),
-        ([1, 3, 5], []),  # messages are counted, two a packet
-        ([1, 3, 4], [(5, 4)]),
-        ([7, 10, 9], [(8, 10), (11, 9)]),
-        ([1, 1], [(2, 1)]),
+        ("memx", [memx(7, 2), memx(9, 2), memx(11, 1), memx(12, 1)], [2, 2, 1, 1]),
+        ("memx", [memx(7, 2), memx(8, 2)], [2, (9, 8), 2]),
+        ("memx", [memx(7, 2), memx(11, 2), memx(13, 1)], [2, (9, 11), 2, 1]),
+        ("memx", [memx(7, 2), memx(9, 0), memx(9, 1)], [2, 1]),
+        ("memx", [memx(7, 2), memx(10, 0), memx(10, 1)], [2, (9, 10), 1]),
+        ("coinbase-market-data", [coinbase(7, 2), coinbase(9, 0), coinbase(9, 3), coinbase(12, 1)], [2, 3, 1]),
+        ("coinbase-market-data", [coinbase(7, 2), coinbase(11, 2), coinbase(13, 2)], [2, (9, 11), 2, 2]),
+        (
+            "coinbase-market-data",
+            [coinbase(7, 1), coinbase(5, 2, 0x02), coinbase(5, 2, 0x02), coinbase(8, 1)],
+            [1, 2, 2, 1],
+        ),
+        ("coinbase-market-data", [coinbase(7, 1), coinbase(3, 2, 0x05), coinbase(8, 1)], [1, 2, 1]),
+        ("coinbase-orders", [coinbase_order(7), coinbase_order(8), coinbase_order(10)], [1, 1, (9, 10), 1]),
+        ("coinbase-orders", [coinbase_order(7), coinbase_order(3, 0x01), coinbase_order(8)], [1, 1, 1]),
+        ("coinbase-orders", [coinbase_order(2**32 - 1), coinbase_order(0), coinbase_order(1)], [1, 1, 1]),
+        ("coinbase-orders", [coinbase_order(2**32 - 1), coinbase_order(1)], [1, (0, 1), 1]),
+        ("memx", [memx(2**64 - 2, 3), memx(1, 1)], [3, 1]),
+        ("coinbase-market-data", [coinbase(2**63 - 1, 2), coinbase(-(2**63) + 1, 1)], [2, 1]),
+        (BY_PACKETS, [memx(7, 2), memx(8, 1), memx(9, 0), memx(10, 2)], [2, 1, 2]),
+        (BY_PACKETS, [memx(7, 2), memx(9, 2), memx(10, 2)], [2, (8, 9), 2, 2]),
+        (BY_PACKETS, [memx(7, 2), memx(9, 0), memx(9, 1)], [2, (8, 9), (10, 9), 1]),
     ],
 )
-def test_numbers_of_packets_that_do_not_follow_each_other_are_gaps(numbers: list[int], gaps: list[tuple[int, int]]):
-    packets = b"".join(
-        packet[:10] + number.to_bytes(8, "big") + packet[18:]
-        for number in numbers
-        for packet in [FrameWriter(FRAMINGS["memx"]).write(SECURITIES[:2])]
-    )
+def test_numbers_that_do_not_follow_each_other_are_gaps_by_what_the_framing_counts(framing, packets, found):
+    octets = b"".join(packets)
+    expected = [each for item in found for each in ([item] if isinstance(item, tuple) else ["message"] * item)]
 
-    found = events(packets, "memx")
+    for size in (1, 1 << 20):
+        seen = events(octets, framing, size=size)
+        assert [tuple(event) if isinstance(event, SequenceGap) else "message" for event in seen] == expected
+        assert {type(event) for event in seen} <= {SequenceGap, MessageReceived}
 
-    assert [tuple(event) for event in found if isinstance(event, SequenceGap)] == gaps
-    assert sum(isinstance(event, MessageReceived) for event in found) == 2 * len(numbers)
+
+@pytest.mark.parametrize(
+    ("framing", "wrong", "reason"),
+    [
+        ("sofh", b"\0\0\0\3\xeb\x50zzzz", "short-frame at byte 93:"),
+        ("sofh", b"\0\0\0\x30\xeb\x50", "truncated at byte 93:"),
+        ("packed", b"\1\2\3", "short-frame at byte 84:"),
+    ],
+)
+def test_bad_bytes_are_told_by_their_place_in_the_file_wherever_reading_began(framing, wrong, reason):
+    octets = stream(framing, SECURITIES[:2]) + wrong
+    first, second, bad = events(octets, framing)
+    assert bad.begins == len(octets) - len(wrong)
+
+    for begins in (first.resume_at, second.resume_at):
+        (*_, later) = events(octets, framing, begins=furthest([begins]))
+        assert (str(later.error), later.begins, later.left) == (str(bad.error), bad.begins, bad.left)
+        assert reason in str(later.error)
+
+
+def test_a_file_of_one_message_that_is_too_short_is_told_by_its_end():
+    (bad,) = events(bytes(100), "whole", begins=FilePosition(97))
+    assert str(bad.error).startswith("short-frame at byte 100: ")
+
+
+def test_a_gap_comes_before_the_bad_bytes_behind_it():
+    octets = memx(7, 1) + memx(9, 1)[:20] + b"\x00\x00"
+
+    assert [type(event) for event in events(octets, "memx")] == [MessageReceived, SequenceGap, BadBytes]
+
+
+@pytest.mark.parametrize("name", sorted(name for name in STREAMS if FRAMINGS[name].sequenced.has("sequence")))
+def test_numbers_that_the_writer_writes_follow_each_other(name: str):
+    writer = FrameWriter(FRAMINGS[name])
+    octets = b"".join(writer.write(SECURITIES[first:]) for first in range(1 if FRAMINGS[name].count is None else 4))
+
+    assert {type(event) for event in events(octets, name)} == {MessageReceived}
 
 
 def test_good_messages_come_before_the_bytes_that_are_none_and_nothing_after():

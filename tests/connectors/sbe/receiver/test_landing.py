@@ -117,6 +117,20 @@ def test_deprecated_elements_in_use_are_told_once_for_all_epochs():
     assert shown(second) == [("1", "whole", 41)]
 
 
+def test_what_has_a_type_or_members_that_are_deprecated_is_told_too():
+    text = SIDES.replace('name="Side" enc', 'name="Side" deprecated="4" enc')
+    text = text.replace('<ref name="marks"', '<ref name="marks" deprecated="3"')
+    schema = load_schema(text.replace('<composite name="note"', '<composite name="note" deprecated="4"').encode())
+    older = order("Buy")[:6] + b"\x03\x00" + order("Buy")[8:]
+
+    frames = landing(schema).receive(framed(older, order("Buy")))
+
+    assert [json.loads(frame.body)["elements"] for frame in frames if frame.kind == "mark"] == [
+        ["Order.legs.leg.marks"],
+        ["Order.side", "Order.memo", "Order.legs.note"],
+    ]
+
+
 SIDES = """<messageSchema id="5" version="4" byteOrder="littleEndian"><types>
 <composite name="messageHeader"><type name="blockLength" primitiveType="uint16"/>
 <type name="templateId" primitiveType="uint16"/><type name="schemaId" primitiveType="uint16"/>

@@ -71,3 +71,8 @@ def test_what_begins_like_a_command_and_is_none_is_refused(statement: str) -> No
     else:
         with pytest.raises(UnknownCommand):
             parse_command(statement, Parameters((1.5,)))
+
+
+def test_a_command_in_the_wrong_form_is_answered_with_the_right_ones() -> None:
+    with pytest.raises(UnknownCommand, match=r"Known are, without comments: NOTIFY channel; NOTIFY channel payload\.$"):
+        parse_command("NOTIFY foo, 'x', 'y'", Parameters(()))

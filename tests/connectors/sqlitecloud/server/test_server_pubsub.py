@@ -7,6 +7,7 @@ import time
 from contextlib import suppress
 
 import pytest
+from structlog.testing import capture_logs
 
 from silverfold.connectors.sqlitecloud.protocol.messages import PubSubOffer
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
@@ -282,15 +283,22 @@ def test_a_notification_may_be_cut_or_announced_as_absurdly_long(serve: Serve) -
 
 def test_who_does_not_read_is_dropped_and_no_other_notices(serve: Serve) -> None:
     server = serve(ServerOptions(pacing=Pacing.JOINED, most_unsent=1 << 20))
-    with writer(server) as peer, peer.listen("LISTEN c", server.port) as listener:
+    with (
+        capture_logs() as logged,
+        writer(server) as peer,
+        peer.listen("LISTEN c", server.port) as listener,
+    ):
         for _ in range(30):
             assert peer.ask("NOTIFY c ?", "x" * 1_000_000) == "OK"
         wait_until(lambda: server.listening_count == 0, "the slow one to be dropped")
+        wait_until(lambda: any(each["event"] == "client_dropped" for each in logged), "the reason in the log")
         received = 0
         while listener.message() is not None:
             received += 1
 
     assert received < 30
+    (dropped,) = (each for each in logged if each["event"] == "client_dropped")
+    assert dropped["reason"] == "the client does not read: no room is left for its notifications"
 
 
 def test_who_does_not_read_may_miss_some_without_a_word(serve: Serve) -> None:

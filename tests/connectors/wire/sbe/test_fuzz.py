@@ -59,7 +59,7 @@ def test_what_random_bodies_hold_can_be_reviewed(case: tuple[Schema, bytes], res
     outcome = attempt(schema, body[:6] + version.to_bytes(2, "little") + rest)
 
     if isinstance(outcome, Decoded):
-        assert all(finding.element.startswith(outcome.message.name) for finding in review(outcome))
+        assert all(finding.element.startswith(outcome.message.name) for finding in review_values(outcome))
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,3 @@ def attempt(schema: Schema, body: bytes) -> Decoded | WireError:
         return decode(schema, body)
     except WireError as error:
         return error
-
-
-def review(decoded: Decoded) -> tuple:
-    return review_values(decoded.message, decoded.values)

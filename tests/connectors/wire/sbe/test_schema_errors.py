@@ -348,6 +348,7 @@ def test_an_enum_that_lists_its_null_value_is_accepted_on_request():
     ("href", "detail"),
     [
         ("../other.xml", "outside"),
+        ("%2e%2e/other.xml", "outside"),
         ("/etc/hostname", "outside"),
         ("http://127.0.0.1/x.xml", "outside"),
         ("file:///etc/hostname", "outside"),

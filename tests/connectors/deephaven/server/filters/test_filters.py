@@ -64,6 +64,17 @@ ROWS = [
 ]
 
 
+def test_names_of_columns_have_the_letters_of_java() -> None:
+    table = LiveTable({"Größe": "Int", "$π_1": "Int"})
+    with table.update() as update:
+        update.add([{"Größe": size, "$π_1": 1} for size in (1, 2)])
+    rows = table.snapshot(("Größe", "$π_1")).rows
+
+    assert bind_filter("Größe > $π_1", table.columns).mask(rows).tolist() == [False, True]
+    with pytest.raises(InvalidValue, match="at byte 10: '1' has no place"):
+        bind_filter("Größe = 1ö", table.columns)
+
+
 def matching(text: str) -> list[int]:
     table = LiveTable(COLUMNS)
     with table.update() as update:

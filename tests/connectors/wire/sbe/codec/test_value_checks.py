@@ -91,18 +91,16 @@ TYPES = (
 )
 def test_what_the_schema_does_not_expect_is_found(field, raw, findings):
     schema = message_of(f'<field name="f" id="1" {field}/>', TYPES)
-    values = decode(schema, frame(raw, block_length=len(bytes.fromhex(raw)))).values
 
-    found = review_values(schema.messages["M"], values)
+    found = review_values(decode(schema, frame(raw, block_length=len(bytes.fromhex(raw)))))
 
     assert [(finding.reason, finding.element) for finding in found] == findings
 
 
 def test_the_same_finding_in_many_entries_is_told_once():
     schema = message_of('<group name="g" id="1"><field name="f" id="2" type="side"/></group>', TYPES)
-    values = decode(schema, frame("0100 0300 07 08 01", block_length=0)).values
 
-    found = review_values(schema.messages["M"], values)
+    found = review_values(decode(schema, frame("0100 0300 07 08 01", block_length=0)))
 
     assert [(finding.reason, finding.element) for finding in found] == [("unknown-value", "M.g.f")]
 
@@ -110,9 +108,8 @@ def test_the_same_finding_in_many_entries_is_told_once():
 @pytest.mark.parametrize("text", ["bytes", "replace"])
 def test_bytes_that_are_no_text_are_found(text):
     schema = message_of('<field name="f" id="1" type="code"/><field name="g" id="2" type="code"/>', TYPES)
-    values = decode(schema, frame("41e9 4142", block_length=4), text=text).values
 
-    found = review_values(schema.messages["M"], values)
+    found = review_values(decode(schema, frame("41e9 4142", block_length=4), text=text))
 
     assert [(finding.reason, finding.element) for finding in found] == [("charset", "M.f")]
 
@@ -123,14 +120,59 @@ def test_deprecated_messages_groups_and_data_are_found_where_they_are_in_use():
         '<group name="h" id="2"><data name="e" id="3" type="blob" deprecated="0"/></group>'
         '<data name="d" id="4" type="blob" deprecated="0"/></message>'
     )
-    message = schema.messages["M"]
-    used = decode(schema, frame("0000 0200 0000 0200 0105 0105 0107", block_length=0)).values
-    unused = decode(schema, frame("0000 0000 0000 0100 00 00", block_length=0)).values
+    used = decode(schema, frame("0000 0200 0000 0200 0105 0105 0107", block_length=0))
+    unused = decode(schema, frame("0000 0000 0000 0100 00 00", block_length=0))
 
-    assert [(finding.reason, finding.element) for finding in review_values(message, used)] == [
+    assert [(finding.reason, finding.element) for finding in review_values(used)] == [
         ("deprecated", "M"),
         ("deprecated", "M.d"),
         ("deprecated", "M.g"),
         ("deprecated", "M.h.e"),
     ]
-    assert [(finding.reason, finding.element) for finding in review_values(message, unused)] == [("deprecated", "M")]
+    assert [(finding.reason, finding.element) for finding in review_values(unused)] == [("deprecated", "M")]
+
+
+AGING = (
+    '<type name="Old" primitiveType="uint8" deprecated="2"/>'
+    '<enum name="Side" encodingType="uint8" deprecated="2"><validValue name="Buy">1</validValue></enum>'
+    '<enum name="Kind" encodingType="uint8"><validValue name="Gone" deprecated="3">1</validValue></enum>'
+    '<set name="Bits" encodingType="uint8" deprecated="3"><choice name="a">0</choice></set>'
+    '<composite name="Pair"><ref name="a" type="Old"/><type name="b" primitiveType="uint8" deprecated="3"/></composite>'
+    '<composite name="Note" deprecated="2"><type name="length" primitiveType="uint8"/>'
+    '<type name="varData" primitiveType="uint8" length="0"/></composite>'
+)
+
+
+@pytest.mark.parametrize(
+    ("version", "found"),
+    [
+        (0, {}),
+        (1, {"M.own": 1}),
+        (2, {"M.own": 1, "M.later": 2, "M.side": 2, "M.pair.a": 2, "M.note": 2}),
+        (
+            3,
+            {
+                "M.own": 1,
+                "M.later": 2,
+                "M.side": 2,
+                "M.pair.a": 2,
+                "M.note": 2,
+                "M.pair.b": 3,
+                "M.bits": 3,
+                "M.kind": 3,
+            },
+        ),
+    ],
+)
+def test_an_element_is_deprecated_with_its_type_from_the_earlier_version_on(version, found):
+    schema = message_of(
+        '<field name="own" id="1" type="Old" deprecated="1"/><field name="later" id="2" type="Old" deprecated="3"/>'
+        '<field name="side" id="3" type="Side"/><field name="pair" id="4" type="Pair"/>'
+        '<field name="bits" id="5" type="Bits"/><field name="kind" id="6" type="Kind"/>'
+        '<data name="note" id="7" type="Note"/>',
+        AGING,
+        version=3,
+    )
+    decoded = decode(schema, frame("01010101010101 0141", block_length=7, version=version))
+
+    assert {finding.element: int(finding.detail[-1]) for finding in review_values(decoded)} == found

@@ -10,6 +10,7 @@ from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.codec.encode import encode
 from silverfold.connectors.wire.sbe.columnar.decode import decode_columns
+from silverfold.connectors.wire.sbe.columnar.options import ColumnOptions
 from tests.support.sbe.basics import assert_reads_and_writes, frame, message_of
 
 
@@ -124,6 +125,51 @@ def test_a_byte_order_mark_is_obeyed_where_the_charset_leaves_the_order_open(cha
     modes = ("strict", "strict", "replace", "bytes")
     assert [decode(schema, body, text=mode).values for mode in modes] == 4 * [{"t": value, "d": value}]
     assert rows == 2 * [{"t": value, "d": value}]
+
+
+@pytest.mark.parametrize(
+    ("charset", "raw", "value"),
+    [
+        ("UTF-16LE", "4100 0000 00d8 4100", "A"),  # a lone surrogate behind the NUL
+        ("UTF-16BE", "0041 0100 0000 d800", "A\u0100"),
+        ("UnicodeLittleUnmarked", "4100 4200 0000 00d8", "AB"),
+        ("UTF_16LE", "0001 4200 0000 00d8", "\u0100B"),
+        ("UTF-16", "fffe 4100 0000 00d8", "A"),
+        ("UTF-32BE", "00000041 00000000", "A"),
+        ("UTF-32LE", "00000000 ffffffff", ""),
+        ("UTF-16LE", "4100 4200 4300 4400", "ABCD"),
+    ],
+)
+def test_what_follows_the_first_nul_of_a_char_array_is_no_text_in_wide_charsets_either(charset, raw, value):
+    types = f'<type name="t" primitiveType="char" length="8" characterEncoding="{charset}"/>'
+    schema = message_of('<field name="t" id="1" type="t"/>', types)
+    bodies = [frame(raw, block_length=8), frame("00" * 8, block_length=8)]
+
+    read = {mode: [decode(schema, body, text=mode).values["t"] for body in bodies] for mode in ("strict", "replace")}
+    columns = decode_columns(schema, bodies)
+    octets = decode_columns(schema, bodies, options=ColumnOptions(text="bytes")).rows["M"].table["t"].to_pylist()
+
+    assert read == {"strict": [value, ""], "replace": [value, ""]}
+    assert (columns.rows["M"].table["t"].to_pylist(), columns.errors.num_rows) == ([value, ""], 0)
+    assert [octets[0].decode(charset), octets[1]] == [value, b""]
+
+
+def test_a_blank_can_be_the_null_value_of_a_character():
+    types = '<type name="t" primitiveType="char" presence="optional" nullValue=" "/>'
+    schema = message_of('<field name="t" id="1" type="t"/><field name="u" id="2" type="t"/>', types)
+
+    assert decode(schema, frame("20 41", block_length=2)).values == {"t": None, "u": "A"}
+
+
+@pytest.mark.parametrize("length", [1, 7])
+def test_bytes_of_half_a_character_are_no_text(length):
+    types = f'<type name="t" primitiveType="char" length="{length}" characterEncoding="UTF-16LE"/>'
+    schema = message_of('<field name="t" id="1" type="t"/>', types)
+    body = frame("41" * length, block_length=length)
+
+    with pytest.raises(InvalidValue, match="UTF-16LE"):
+        decode(schema, body)
+    assert decode_columns(schema, [body]).errors["reason"].to_pylist() == ["charset"]
 
 
 def test_text_that_begins_with_a_mark_is_written_so_that_it_is_read_back():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from silverfold.conf.errors import SchemaError
 from silverfold.connectors.wire.sbe.codec.decode import decode
 from silverfold.connectors.wire.sbe.schema.load import load_schema, with_byte_order
 from silverfold.connectors.wire.sbe.schema.model import Array, Composite, Enum, Presence, Primitive, Scalar
@@ -110,6 +111,18 @@ def test_encodings_may_be_used_before_they_are_defined_and_after_the_messages():
     schema = load_schema(text.encode())
 
     assert schema.messages["M"].field("f").size == 2
+
+
+def test_an_include_names_its_file_by_a_uri_in_the_namespace_of_xinclude(tmp_path: Path):
+    include = '<i:include xmlns:i="http://www.w3.org/{}/XInclude" href="more%20types.xml"/>'
+    text = f'<messageSchema id="1" version="0">{include}<types>{HEADER}</types></messageSchema>'
+    (tmp_path / "more types.xml").write_text(f"<types>{SIDE}</types>")
+    (tmp_path / "main.xml").write_text(text.format(2001))
+    (tmp_path / "old.xml").write_text(text.format(2003))
+
+    assert "Side" in load_schema(tmp_path / "main.xml").encodings
+    with pytest.raises(SchemaError, match=r"namespace of an include is http://www\.w3\.org/2001/XInclude, not .*2003"):
+        load_schema(tmp_path / "old.xml")
 
 
 def test_a_value_reference_reaches_an_enum_of_an_included_file(tmp_path: Path):
