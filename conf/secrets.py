@@ -35,6 +35,11 @@ class Secret(BaseModel):
         # The value must not appear in a message: it may be the secret itself.
         raise PydanticCustomError("secret", "a reference to a secret: {reference}", {"reference": REFERENCE})
 
+    @property
+    def may_change(self) -> bool:
+        """Whether another secret may take its place while the process runs: the environment stays as it is."""
+        return self.file is not None
+
     def reveal(self, environ: Mapping[str, str], setting: str = "secret") -> str:
         """Return the secret, reread on each call; do not log or store it.
 
