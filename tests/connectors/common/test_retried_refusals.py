@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 import trustme
@@ -22,6 +23,7 @@ from silverfold.connectors.tengi.options import TengiOptions
 from silverfold.connectors.tengi.protocol.connection import ServerConnection
 from silverfold.connectors.tengi.protocol.events import Transport
 from silverfold.connectors.tengi.protocol.values import Identifier
+from silverfold.connectors.tengi.receiver import receiver as tengi
 from tests.support import peers
 from tests.support.certificates import server_of, trusted_file
 from tests.support.hstreamdb.receiving import feed
@@ -105,6 +107,22 @@ def test_tengi_tries_a_source_again_that_has_its_new_certificate_before_we_trust
             await check_retried(*receivers, lambda: stranger.configure_cert(served))
 
     asyncio.run(run())
+
+
+def test_tengi_begins_anew_where_a_poll_meets_the_new_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object) -> None:
+        raise TRUST
+
+    async def opened(*_: object) -> Any:
+        return AsyncMock()
+
+    monkeypatch.setattr(tengi, "open_first_link", opened)
+    monkeypatch.setattr(tengi.TengiReceiver, "_serve", refused)
+    options = TengiOptions(transport="http", tls=True, tls_ca=trusted_file(tmp_path))
+    found = asyncio.run(ended(CONNECTOR.receiver(replace(feed_of(), options=options))))
+    assert isinstance(found, SourceUnavailable)
 
 
 def test_sqlitecloud_tries_again_with_a_key_of_a_file_and_no_other(tmp_path: Path) -> None:
