@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 from structlog.testing import capture_logs
 
 from silverfold.connectors.common.server_thread import RenewedCertificate
-from silverfold.connectors.common.transport import load_certificate
+from silverfold.connectors.common.transport import load_certificate, usable_file
 from tests.support.certificates import AUTHORITY
 
 
@@ -49,6 +49,15 @@ def test_a_key_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as refused:
         load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)
     assert Path(refused.value.filename) == key
+
+
+def test_where_a_key_may_be_what_is_wrong_it_is_named_with_its_certificate(tmp_path: Path) -> None:
+    certificate, key = written(tmp_path, b"")
+    for content in (b"", key.read_bytes()[:100], AUTHORITY.issue_cert("localhost").private_key_pem.bytes()):
+        key.write_bytes(content)
+        with pytest.raises(OSError, match=r"_ssl\.c") as refused:
+            load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)
+        assert usable_file(refused.value).startswith(f"a PEM file that can be used: {certificate} with its key {key}: ")
 
 
 def served(context: ssl.SSLContext) -> bytes | None:
