@@ -6,6 +6,7 @@ dropped. A secret is read on each use, so that it is never stored, and a changed
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +17,9 @@ from pydantic_core import PydanticCustomError
 from silverfold.conf.errors import ConfigError
 from silverfold.conf.files import check_path, read_whole
 
+_NO_UNICODE = re.compile("[\ud800-\udfff]")
+"""What Python has in place of bytes of the environment that are not UTF-8."""
+_NO_TEXT = "bytes that are not UTF-8"
 REFERENCE = '{ env = "NAME" } or { file = "PATH" }'
 
 
@@ -35,6 +39,11 @@ class Secret(BaseModel):
         # The value must not appear in a message: it may be the secret itself.
         raise PydanticCustomError("secret", "a reference to a secret: {reference}", {"reference": REFERENCE})
 
+    @property
+    def may_change(self) -> bool:
+        """Whether another secret may take its place while the process runs: the environment stays as it is."""
+        return self.file is not None
+
     def reveal(self, environ: Mapping[str, str], setting: str = "secret") -> str:
         """Return the secret, reread on each call; do not log or store it.
 
@@ -42,19 +51,21 @@ class Secret(BaseModel):
             setting: Dotted key of the setting that refers to it, for the error.
 
         Raises:
-            ConfigError: The variable is not set, or the file cannot be read.
+            ConfigError: The variable is not set, the file cannot be read, or either is not UTF-8.
         """
         if self.env is not None:
             if self.env not in environ:
                 raise ConfigError(
                     file="environment", key=self.env, found=None, allowed="the secret that the settings refer to"
                 )
+            if _NO_UNICODE.search(environ[self.env]):
+                raise ConfigError(file="environment", key=self.env, found=_NO_TEXT, allowed="a text")
             return environ[self.env]
         assert self.file is not None
         try:
-            return read_whole(Path(self.file)).decode().rstrip("\r\n")
+            return read_whole(Path(self.file)).decode("utf-8-sig").rstrip("\r\n")  # some editors begin with a mark
         except UnicodeDecodeError:  # its text would reveal a byte of the secret
-            found = "bytes that are not UTF-8"
+            found = _NO_TEXT
         except OSError as error:
             found = str(error)
         raise ConfigError(file=self.file, key=setting, found=found, allowed="a readable text file")

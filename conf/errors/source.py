@@ -132,7 +132,7 @@ class SourceRefused(SilverfoldError):
 class UntrustedSource(SourceRefused):
     """The source's certificate is expired, has another name, or has an untrusted issuer. Nothing was sent to it.
 
-    Not retryable: a retry would meet the same certificate.
+    Not retryable: a retry would meet the same certificate. A receiver retries if a file of the authorities may change.
     """
 
     error_class = "UNTRUSTED_SOURCE"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from random import Random
 from typing import Final
 
-from silverfold.conf.errors import ConfigError, SourceUnavailable
+from silverfold.conf.errors import ConfigError, SourceRefused, SourceUnavailable, UntrustedSource
 
 MAX_BROKEN_EPOCHS: Final = 2
 """Number of consecutive epochs broken by a stream at which it is suspended."""
@@ -66,11 +66,44 @@ class CircuitBreaker:
 class RenewedFiles:
     """Files that a receiver reads anew for each epoch, such as certificates, keys and secrets.
 
-    Whoever renews them may leave one missing, half written, or unlike its key for a moment.
+    Whoever renews them may leave one missing, half written, or unlike its key for a moment. The source may also use the
+    new one earlier or later than the file is there.
     """
 
     def __init__(self) -> None:
         self._were_right = False
+        self._trust_may_change = self._login_may_change = False
+        self.have_let_us_in = False
+        """Whether the source has let us in, in some epoch."""
+
+    def let_in(self, *, trust: bool = False, login: bool = False) -> None:
+        """Record that the source let us in.
+
+        Args:
+            trust: Whether a file names whom to trust.
+            login: Whether a file has what we log in with. An environment variable stays as it is.
+        """
+        self.have_let_us_in = True
+        self._trust_may_change, self._login_may_change = trust, login
+
+    @contextmanager
+    def retrying_refusals(self, is_of_login: Callable[[SourceRefused], bool] = lambda _: False) -> Iterator[None]:
+        """Around the code that connects to the source, and talks to it.
+
+        Args:
+            is_of_login: Whether an error means that the source refuses what we log in with.
+
+        Raises:
+            SourceRefused: As in the block, before the source let us in, or where no file could make a difference.
+            SourceUnavailable: In place of a refusal of login or trust, later: files are read anew for the next try.
+        """
+        try:
+            yield
+        except SourceRefused as error:
+            is_trust = isinstance(error, UntrustedSource)
+            if not (self._trust_may_change if is_trust else self._login_may_change and is_of_login(error)):
+                raise
+            raise SourceUnavailable(f"{error} (it let us in before, and may do so again)") from error
 
     @contextmanager
     def reading(self) -> Iterator[None]:

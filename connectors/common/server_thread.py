@@ -1,7 +1,7 @@
 """Runs a connector's server: an event loop in its own thread, until it is closed.
 
 `ServerThread` leaves listening to its subclass. `Server` listens on sockets, and accepts, counts, logs and breaks off
-connections; its subclasses serve one connection.
+connections; its subclasses serve one connection. `RenewedCertificate` is for whoever listens with TLS.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import threading
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final, Generic, Self, TypeVar
 
 import structlog
@@ -20,6 +21,7 @@ from structlog.typing import FilteringBoundLogger
 
 from silverfold.conf.errors import SilverfoldError, SourceUnavailable
 from silverfold.connectors.common.closeable import Closeable
+from silverfold.connectors.common.transport import server_context
 
 _PENDING_CONNECTIONS: Final = 128
 
@@ -185,6 +187,52 @@ def listen(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     listening.setblocking(False)
     return listening
+
+
+class RenewedCertificate:
+    """A server's certificate and its key, which may be renewed while it listens.
+
+    The files are looked at as each client connects. While new ones cannot be used, as they are half written, or only
+    one of the two is there, the last that could be used are: a warning tells so, once for each state of the files.
+
+    Args:
+        key: None or empty if it is in the certificate's file.
+
+    Raises:
+        OSError: As `transport.load_certificate`, of the first ones.
+    """
+
+    def __init__(self, certificate: Path | str, key: Path | str | None, log: FilteringBoundLogger) -> None:
+        self._certificate, self._key, self._log = certificate, key, log
+        self._seen = self._state()  # before they are read: what is written meanwhile is another state
+        self.context = self._newest = server_context(certificate, key)
+        """The context to listen with."""
+        self.context.sni_callback = self._use_newest  # called for clients that name no server, too
+
+    def _use_newest(self, connecting: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
+        state = self._state()
+        if state != self._seen:
+            self._seen = state
+            try:
+                self._newest = server_context(self._certificate, self._key)
+            except OSError as error:  # SSLError is an OSError
+                reason = f"{error} (the one before it is used until this one can be)"
+                self._log.warning("certificate_not_renewed", file=str(self._certificate), reason=reason)
+            else:
+                self._log.info("certificate_renewed", file=str(self._certificate))
+        connecting.context = self._newest
+
+    def _state(self) -> list[tuple[int, int, int] | None]:
+        """Return what tells a changed file from one that is as it was; None for one that is not there."""
+        states: list[tuple[int, int, int] | None] = []
+        for path in [self._certificate, *([self._key] if self._key else [])]:
+            try:
+                found = Path(path).stat()
+            except OSError:
+                states.append(None)
+            else:
+                states.append((found.st_ino, found.st_size, found.st_ctime_ns))
+        return states
 
 
 async def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:

@@ -144,15 +144,19 @@ def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path
     """Load a certificate and its key, which may be in the same file, into a context.
 
     Raises:
-        OSError: A file cannot be used; ``filename`` names it if known. Also for a key with a pass phrase, which OpenSSL
-            would prompt for on the terminal.
+        OSError: A file cannot be used; ``filename`` names it, or both where OpenSSL does not say which. Also for a key
+            with a pass phrase, which OpenSSL would prompt for on the terminal.
     """
 
     def refuse() -> str:
         raise OSError(errno.EINVAL, "A key with a pass phrase", str(key or certificate))
 
     check_files([certificate, key])
-    context.load_cert_chain(certificate, key or None, password=refuse)
+    try:
+        context.load_cert_chain(certificate, key or None, password=refuse)
+    except ssl.SSLError as error:
+        files = f"{certificate} with its key {key}" if key else str(certificate)
+        raise OSError(errno.EINVAL, str(error), files) from error
 
 
 def usable_file(error: OSError) -> str:

@@ -93,6 +93,12 @@ class SqliteCloudOptions(Strict):
         """Return what of the settings says which rows the tables have."""
         return {"update_columns": self.update_columns, "blob": self.blob}
 
+    @property
+    def login_may_change(self) -> bool:
+        """Return whether a file has some of what the receiver logs in with."""
+        given = (self.connection, self.user, self.password, self.apikey, self.token)
+        return any(isinstance(each, Secret) and each.may_change for each in given)
+
     @model_validator(mode="after")
     def _one_kind_of_credentials(self) -> SqliteCloudOptions:
         if (self.user is None) != (self.password is None):

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+import structlog
+
 from silverfold.conf.errors import ConfigError, WireError
 from silverfold.conf.secrets import Secret, revealed
 from silverfold.conf.validate import HIDDEN
@@ -15,7 +17,8 @@ from silverfold.connectors.common.transport import Address
 from silverfold.connectors.tengi.options import TengiFeed
 from silverfold.connectors.tengi.protocol.connection import ClientConnection
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
-from silverfold.connectors.tengi.transports.configuration import PORT, Configuration, Tls, demand
+from silverfold.connectors.tengi.protocol.values import Handshake, Identifier
+from silverfold.connectors.tengi.transports.configuration import PORT, Configuration, HandshakeHandler, Tls, demand
 from silverfold.connectors.tengi.transports.names import parse_transport
 
 _SCHEME: Final = "tengi://"
@@ -40,6 +43,8 @@ def feed_transport(feed: TengiFeed) -> Transport:
 def link_settings(feed: TengiFeed, environ: Mapping[str, str] = os.environ) -> Configuration:
     """Return the configuration of a feed's links, with secrets: do not log or store it.
 
+    In listen mode secrets are read again for each handshake, and the certificate's files as they change.
+
     Raises:
         ConfigError: A secret is missing or empty, the handshake is too large, or a file for TLS cannot be used.
     """
@@ -57,7 +62,7 @@ def link_settings(feed: TengiFeed, environ: Mapping[str, str] = os.environ) -> C
         request_timeout=max(options.dead_after, _LEAST_REQUEST),
         handshake={} if listens else values,
         host=address.host,
-        handshake_handler=demand(values),
+        handshake_handler=_admission(feed, environ),
         dead_after=options.dead_after,
         max_connections=1,
     )
@@ -78,6 +83,21 @@ def _handshake(feed: TengiFeed, environ: Mapping[str, str]) -> dict[str, str]:
     for key, shown, allowed in (*found, *_misfits(feed, values)):
         raise ConfigError(file=_file(feed), key=key, found=shown, allowed=allowed)
     return values
+
+
+def _admission(feed: TengiFeed, environ: Mapping[str, str]) -> HandshakeHandler:
+    """Return the handler of sources' handshakes. Secrets that cannot be used now admit nobody."""
+    log = structlog.get_logger("tengi.receiver").bind(feed=feed.name)
+
+    def answer(connection_id: Identifier, request: Handshake) -> Handshake | None:
+        try:
+            values = _handshake(feed, environ)
+        except ConfigError as error:
+            log.warning("secret_not_usable", reason=f"{error} (until it is right, sources are refused)")
+            return None
+        return demand(values)(connection_id, request)
+
+    return answer
 
 
 def _misfits(feed: TengiFeed, values: Mapping[str, str]) -> Iterator[Problem]:

@@ -73,7 +73,8 @@ class TengiOptions(Strict):
     """Seconds between pings, 45 at most: a source may end the connection of a receiver that is silent for 60. Their
     answers show that the source is there, and how far ahead: see ``status``."""
     dead_after: Seconds = 45.0
-    """Seconds after which the connection is given up if the source sends no packet, or takes none."""
+    """Seconds after which the connection is given up if the source sends no packet, or takes none. Longer than
+    ``ping_interval`` by more than an answer takes; with ``http`` that is three ways through the network."""
     reorder_wait: Seconds = 5.0
     """Seconds to wait for a change that later ones have overtaken, before it is asked for again."""
     reorder_packets: int = Field(default=10_000, ge=1, le=10_000_000)
@@ -98,6 +99,8 @@ class TengiOptions(Strict):
             raise ValueError("tls = true with secrets in handshake: they would travel in clear text")
         if not self.tls and (self.tls_ca or self.tls_certificate or self.tls_key or not self.tls_verify):
             raise ValueError("tls = true with tls_verify, tls_ca, tls_certificate and tls_key")
+        if self.tls_ca and not self.tls_verify:
+            raise ValueError("tls_ca or tls_verify = false: nothing is verified with it")
         if self.mode == "listen" and self.tls and not self.tls_certificate:
             raise ValueError('tls_certificate with tls and mode = "listen"')
         if self.mode == "dial" and (self.tls_certificate or self.tls_key):

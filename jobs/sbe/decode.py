@@ -1,9 +1,10 @@
 """``silverfold sbe decode``: print the messages of a file as one line of JSON each.
 
 A message that cannot be decoded has a line too, ``{"error", "message", "offset", "at"}``: the error class of
-`conf.errors`, its text, the offset in bytes from the start of the message, and the offset of the message in the input,
-which lines of hex have not. Errors of the framing, as for a frame of another encoding type, have the offset from the
-start of the input, and ``at`` is 0: the sum is the place in the input in either case.
+`conf.errors`, its text, the offset in bytes from the start of the message, and the offset of the message in the input.
+Errors of the framing, as for a frame of another encoding type, have the offset from the start of the input, and ``at``
+is 0: the sum is the place in the input in either case. With lines of hex there is ``line``, their number from 1, and
+the input is that line's packet; without a framing a line is one message, and there is no ``at``.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class Printer:
                 decoded = self._decoded(message)
             except WireError as error:
                 self.failed = True
-                where = {"offset": error.offset} if message.at is None else {"offset": error.offset, "at": message.at}
+                places = {"offset": error.offset, "at": message.at, "line": message.line}
+                where = {name: place for name, place in places.items() if name == "offset" or place is not None}
                 text = json.dumps({"error": error.error_class, "message": str(error), **where})
             else:
                 text = json_text(decoded)
@@ -109,8 +111,9 @@ def decode(
     Each has template, template_id, schema_id, version, length (bytes read) and fields. A null value is null; what
     the message's version does not have yet has no key. A message that cannot be decoded has error, message and offset
     instead, and the next one follows, unless the rest of FILE, or of its packet, cannot be cut into messages: the error
-    says so. Without --hex it also has at: its offset in FILE, from which offset counts. What else is odd is told on
-    stderr, once for each kind and element.
+    says so. It also has at, its offset in FILE, from which offset counts; with --hex it has line, the number of its
+    line from 1, and with --framing at in that line's bytes. What else is odd is told on stderr, once for each kind and
+    element.
 
     --hex passes over spaces between digits, empty lines, and # with what follows it. --framing NAME is one of
     deephaven, sofh, sofh-little-endian, cme-ilink3, cme-mdp3, cme-mdp3-feca, b3, b3-umdf, memx, coinbase-market-data,

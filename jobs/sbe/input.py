@@ -34,8 +34,10 @@ class Message(NamedTuple):
     body: bytes | WireError
     """Its bytes, or the error in its place."""
     at: int | None = None
-    """Offset in the input, in bytes, from which offsets of errors count: that of the message's first byte; 0 for errors
-    of the framing. None in lines of hex."""
+    """Offset in the input, or in its line's packet, in bytes, from which offsets of errors count: that of the message's
+    first byte; 0 for errors of the framing. None where a line is a message."""
+    line: int | None = None
+    """Number of its line of hex, from 1."""
 
 
 _SPACES = b" \t\r\f\v"
@@ -95,16 +97,16 @@ def framed_messages(schema: Schema, framing: Framing, stream: Iterable[bytes]) -
 
 def hex_messages(schema: Schema, framing: Framing | None, stream: Iterable[bytes]) -> Iterator[Message]:
     """Yield the messages of lines of hex. With a framing each line is a packet of any number of messages."""
-    for line in _lines(stream):
+    for number, line in enumerate(_lines(stream), 1):
         body = line if isinstance(line, WireError) else _unhexed(line)
         if framing is None or isinstance(body, WireError):
-            yield from () if body == b"" else (Message(body),)
+            yield from () if body == b"" else (Message(body, line=number),)
         else:
-            yield from (Message(each.body) for each in framed_messages(schema, framing, (body,)))
+            yield from (each._replace(line=number) for each in framed_messages(schema, framing, (body,)))
 
 
 def _lines(stream: Iterable[bytes]) -> Iterator[bytes | WireError]:
-    """Yield lines once complete; a line that is too long yields one error and is skipped to its end."""
+    """Yield each line once complete; one that is too long is skipped to its end, with an error in its place."""
     rest, passing = b"", False
     for number, chunk in enumerate(stream):
         *whole, rest = (rest + (chunk if number else chunk.removeprefix(_MARK))).split(b"\n")

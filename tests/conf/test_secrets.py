@@ -48,6 +48,17 @@ def test_no_byte_of_a_secret_that_is_no_text_is_told(tmp_path):
     assert refused.value.__context__ is None
 
 
+def test_no_byte_of_a_variable_that_is_no_text_is_told():
+    with pytest.raises(ConfigError, match="environment: TOKEN: found 'bytes that are not UTF-8'") as refused:
+        Secret(env="TOKEN").reveal({"TOKEN": os.fsdecode(b"\xe9t\xe9")})
+    assert refused.value.__context__ is None
+
+
+def test_the_mark_that_some_editors_write_first_is_no_part_of_a_secret(tmp_path):
+    (tmp_path / "token").write_bytes(b"\xef\xbb\xbftoken\r\n")
+    assert Secret(file=str(tmp_path / "token")).reveal({}) == "token"
+
+
 def test_plain_values_pass_beside_references():
     given = {"a": "plain", "b": Secret(env="B")}
     assert revealed(given, {"B": "hidden"}, "options.handshake") == {"a": "plain", "b": "hidden"}

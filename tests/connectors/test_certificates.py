@@ -1,11 +1,14 @@
-"""Which certificates and keys are taken, and which are refused instead of asked about."""
+"""Which certificates and keys are taken, and which are refused instead of asked about; how a server renews its own."""
 
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+import structlog
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -13,8 +16,10 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+from structlog.testing import capture_logs
 
-from silverfold.connectors.common.transport import load_certificate
+from silverfold.connectors.common.server_thread import RenewedCertificate
+from silverfold.connectors.common.transport import load_certificate, usable_file
 from tests.support.certificates import AUTHORITY
 
 
@@ -44,3 +49,47 @@ def test_a_key_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as refused:
         load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)
     assert Path(refused.value.filename) == key
+
+
+def test_where_a_key_may_be_what_is_wrong_it_is_named_with_its_certificate(tmp_path: Path) -> None:
+    certificate, key = written(tmp_path, b"")
+    for content in (b"", key.read_bytes()[:100], AUTHORITY.issue_cert("localhost").private_key_pem.bytes()):
+        key.write_bytes(content)
+        with pytest.raises(OSError, match=r"_ssl\.c") as refused:
+            load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)
+        assert usable_file(refused.value).startswith(f"a PEM file that can be used: {certificate} with its key {key}: ")
+
+
+def served(context: ssl.SSLContext) -> bytes | None:
+    """Return the certificate that a client is shown, in DER."""
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server = context.wrap_bio(to_server, to_client, server_side=True)
+    client = trusting.wrap_bio(to_client, to_server)
+    for side in (client, server, client):
+        with suppress(ssl.SSLWantReadError):
+            side.do_handshake()
+    return client.getpeercert(binary_form=True)
+
+
+def test_a_certificate_that_is_renewed_is_shown_to_who_comes_next_and_half_of_it_to_nobody(tmp_path: Path) -> None:
+    certificate, key = written(tmp_path, b"")
+    log: Any = structlog.get_logger()
+    renewed = RenewedCertificate(certificate, key, log)
+    (tmp_path / "new").mkdir()
+    new_certificate, new_key = written(tmp_path / "new", b"")
+    old, new = (ssl.PEM_cert_to_DER_cert(each.read_text()) for each in (certificate, new_certificate))
+
+    assert served(renewed.context) == old
+    with capture_logs() as logged:
+        certificate.write_bytes(new_certificate.read_bytes()[:100])
+        assert served(renewed.context) == old
+        certificate.write_bytes(new_certificate.read_bytes())  # the key is the old one's
+        assert [served(renewed.context) for _ in range(2)] == [old, old]
+        key.unlink()
+        assert served(renewed.context) == old
+        key.write_bytes(new_key.read_bytes())
+        assert [served(renewed.context) for _ in range(2)] == [new, new]
+    assert [each["event"] for each in logged] == ["certificate_not_renewed"] * 3 + ["certificate_renewed"]
+    assert str(certificate) in logged[0]["file"]

@@ -31,6 +31,8 @@ COMMIT_SECONDS, ANSWER_SECONDS = 0.2, 0.05
 """Assumed time of a commit, and until the server has an acknowledgement."""
 FEW_RECORDS = 10_000
 """A window that allows fewer records a second is worth a warning."""
+LOGIN_REFUSED = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})
+"""Codes of calls that are refused because of who calls."""
 
 
 class HStreamReceiver:
@@ -43,7 +45,6 @@ class HStreamReceiver:
         self._last_control: bytes | None = None
         self._landed: Mapping[int, LandedBatches] = {}
         self._overdue = Overdue()
-        self._was_let_in = False
         self._consumer_prefix = f"{feed.name}-{uuid.uuid4().hex[:8]}"  # of this process: another's are not ours
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
@@ -57,7 +58,8 @@ class HStreamReceiver:
             RemoteProtocolError: A frame that cannot be acknowledged keeps coming.
         """
         try:
-            await self._run(sink, resume)
+            with self._files.retrying_refusals(lambda error: error.code in LOGIN_REFUSED):
+                await self._run(sink, resume)
         except SourceRefused as error:
             if not self._may_pass(error):
                 raise
@@ -66,7 +68,7 @@ class HStreamReceiver:
     def _may_pass(self, error: SourceRefused) -> bool:
         """Return whether the next epoch may do better; a node that accepted our token does not cancel because of it."""
         return (error.code == "SubscriptionNotFound" and self._options.create) or (
-            error.code == "CANCELLED" and self._was_let_in
+            error.code == "CANCELLED" and self._files.have_let_us_in
         )
 
     async def _run(self, sink: FrameSink, resume: Resume) -> None:
@@ -74,7 +76,9 @@ class HStreamReceiver:
         with self._files.reading():
             opened = await open_feed_client(self._feed, self._environ)
         async with opened as client:
-            self._was_let_in = True
+            options = self._options
+            token_may_change = options.token is not None and options.token.may_change
+            self._files.let_in(trust=bool(options.ca), login=token_may_change or bool(options.certificate))
             found = await self._subscription(client, has_landed=self._options.stream in resume.source_positions)
             unacked, timeout = found.subscription.max_unacked_records, found.subscription.ack_timeout_seconds
             self._landed = self._landed or landed_batches(

@@ -67,17 +67,28 @@ class SqliteCloudReceiver:
             SourceRefused: The login or a channel is refused; or every table is, and always was: it does not exist, has
                 no key, or may not be read.
         """
-        sizes, times = self._options.max_frame_bytes, self._options.frame_timeout
         try:
-            with self._files.reading():
-                settings = connection_settings(self._feed, self._environ)
-                opened = await connect(settings, max_frame_bytes=sizes, frame_timeout=times)
-            async with opened as db:
-                await self._run_epoch(db, settings, sink)
+            with self._files.retrying_refusals():  # of trust: the second connection may meet another node
+                settings, opened = await self._open()
+                async with opened as db:
+                    await self._run_epoch(db, settings, sink)
         except StatementRefused as refused:
             if refused.code in _PASSES:
                 raise SourceUnavailable(str(refused)) from refused
             raise
+
+    async def _open(self) -> tuple[ConnectionSettings, Client]:
+        """Connect and log in. All that is refused here is the login: half a secret may name another database, too."""
+        options = self._options
+        with self._files.reading(), self._files.retrying_refusals(lambda _: True):
+            settings = connection_settings(self._feed, self._environ)
+            opened = await connect(
+                settings, max_frame_bytes=options.max_frame_bytes, frame_timeout=options.frame_timeout
+            )
+        has_own_ca = settings.tls is not None and settings.tls.root_certificate is not None
+        is_named_by_file = options.connection is not None and options.connection.may_change
+        self._files.let_in(trust=has_own_ca or is_named_by_file, login=options.login_may_change)
+        return settings, opened
 
     async def _run_epoch(self, db: Client, settings: ConnectionSettings, sink: FrameSink) -> None:
         epoch = Epoch(

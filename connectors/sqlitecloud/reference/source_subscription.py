@@ -14,7 +14,7 @@ from contextlib import aclosing, suppress
 from typing import Any, Final
 from uuid import uuid4
 
-from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused
+from silverfold.conf.errors import RemoteProtocolError, SilverfoldError, SourceRefused, SourceUnavailable
 from silverfold.connectors.common.update_queue import LoopSubscription
 from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.sqlitecloud.address import connection_settings
@@ -58,11 +58,9 @@ class SqliteCloudSourceSubscription(LoopSubscription):
         return self._reader.columns
 
     async def _subscribe(self) -> None:
-        settings, options = connection_settings(self._feed, os.environ), self._options
-        opening = connect(settings, max_frame_bytes=options.max_frame_bytes, frame_timeout=options.frame_timeout)
-        async with await opening as db:
+        async with await self._open() as db:
             await self._describe(db)
-            await db.listen_as(options.listen, self._stream)
+            await db.listen_as(self._options.listen, self._stream)
             await db.create_channel(self._channel, if_not_exists=True)
             await db.listen(self._channel)
             self._connected.set_result(None)
@@ -75,6 +73,14 @@ class SqliteCloudSourceSubscription(LoopSubscription):
             finally:
                 with suppress(SilverfoldError):
                     await db.remove_channel(self._channel)
+
+    async def _open(self) -> Client:
+        """Connect. A peer that does not answer as a server concerns no table: it may be a proxy without its source."""
+        settings, options = connection_settings(self._feed, os.environ), self._options
+        try:
+            return await connect(settings, max_frame_bytes=options.max_frame_bytes, frame_timeout=options.frame_timeout)
+        except RemoteProtocolError as error:
+            raise SourceUnavailable(str(error)) from error
 
     async def _describe(self, db: Client) -> None:
         found = await db.exec(_COLUMNS, self._stream)

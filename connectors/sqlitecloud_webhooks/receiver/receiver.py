@@ -20,7 +20,7 @@ from aiohttp import web
 
 from silverfold.conf.errors import ConfigError, SilverfoldError, SourceUnavailable
 from silverfold.connectors.common.backoff import RenewedFiles
-from silverfold.connectors.common.transport import server_context
+from silverfold.connectors.common.server_thread import RenewedCertificate
 from silverfold.connectors.frames import FrameSink, Resume
 from silverfold.connectors.sqlitecloud_webhooks.address import listening_address, table_at_source
 from silverfold.connectors.sqlitecloud_webhooks.options import WebhookFeed
@@ -159,7 +159,7 @@ class WebhookReceiver:
         if not self._options.certificate:
             return None
         try:
-            return server_context(self._options.certificate, self._options.certificate_key)
+            return RenewedCertificate(self._options.certificate, self._options.certificate_key, self._log).context
         except OSError as error:  # ssl.SSLError is an OSError
             raise ConfigError(
                 file=f"feeds/{self._feed.name}.toml",

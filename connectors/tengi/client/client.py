@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import structlog
 
 from silverfold.conf.errors import SourceUnavailable
 from silverfold.connectors.tengi.transports.configuration import Configuration
-from silverfold.connectors.tengi.transports.connection import Connection, ConnectionListener, OnConnect
+from silverfold.connectors.tengi.transports.connection import Connection, ConnectionListener, OnConnect, end_all
 from silverfold.connectors.tengi.transports.dialing import open_first_link
+
+_STOPPED: Final = "the client was stopped"
 
 
 class Client:
@@ -33,7 +35,7 @@ class Client:
         Transports are tried in the order of the configuration, each at its port.
 
         Raises:
-            SourceUnavailable: No transport connects, or the client was stopped first.
+            SourceUnavailable: No transport connects, or the client was stopped before ``on_connect`` returned.
             UntrustedSource: The certificate is not trusted.
             RemoteProtocolError: The server's answer is no handshake. Among several transports that is one reason why
                 none connects.
@@ -45,12 +47,14 @@ class Client:
         link = await open_first_link(host, self._configuration, self._log)
         if self._stops != stops:
             await link.abort()
-            raise SourceUnavailable("the client was stopped")
+            raise SourceUnavailable(_STOPPED)
         connection = Connection(link, self._log)
         self._connections.add(connection)
         connection.add_connection_listener(_Forget(self._connections))
         try:
             await connection.start(on_connect)
+            if self._stops != stops:
+                raise SourceUnavailable(_STOPPED)
         except BaseException:
             await connection.abort()
             raise
@@ -60,9 +64,7 @@ class Client:
     async def stop(self) -> None:
         """Send what connections have queued, and end them. Calls of `connect` that are under way fail."""
         self._stops += 1
-        for connection in list(self._connections):
-            await connection.disconnect()
-            await connection.abort()
+        await end_all(self._connections)
 
     async def __aenter__(self) -> Self:
         return self

@@ -27,6 +27,7 @@ from silverfold.connectors.tengi.receiver.table_feed import (
     landed_schemas,
     resumed_position,
 )
+from silverfold.connectors.tengi.transports.configuration import Configuration
 from silverfold.connectors.tengi.transports.dialing import open_first_link
 from silverfold.connectors.tengi.transports.link import Link
 from silverfold.connectors.tengi.transports.listening import Listening
@@ -59,16 +60,22 @@ class TengiReceiver:
 
         Raises:
             ConfigError: A secret or a file of TLS cannot be used; SourceUnavailable if it could in an earlier epoch.
+            SourceRefused: The source refuses all tables, or is not to be trusted.
         """
-        address = parse_address(self._feed.address)
         with self._files.reading():
             settings = link_settings(self._feed, self._environ)
-        if self._feed.options.mode == "dial":
-            link = await open_first_link(address.host, settings, self._log)
+        if self._feed.options.mode == "listen":
+            return await self._listen(settings, sink, resume)
+        with self._files.retrying_refusals():
+            link = await open_first_link(parse_address(self._feed.address).host, settings, self._log)
+            self._files.let_in(trust=bool(self._feed.options.tls_ca))
             try:
                 return await self._serve(link, sink, resume)
             finally:
                 await link.abort()
+
+    async def _listen(self, settings: Configuration, sink: FrameSink, resume: Resume) -> str | None:
+        """Run the epoch of the first source that comes."""
         served: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
         async def serve(link: Link) -> None:

@@ -35,6 +35,7 @@ class TengiSourceSubscription(LoopSubscription):
         self._reader = TengiReferenceReader(self._stream, settings, options)
         self._numbers = count(1)
         self._snapshot: list[ReferenceChange] = []
+        self._ping_at = 0.0
         backoff = Backoff(feed.reconnect.first, feed.reconnect.longest, Random())  # noqa: S311 - spreads waits
         self._table = TableFeed(self._stream, None, options, schemas={}, last_landed={}, backoff=backoff)
 
@@ -97,15 +98,18 @@ class TengiSourceSubscription(LoopSubscription):
             await self._take(link, event)
 
     async def _next_event(self, link: Link) -> MessageReceived | BadFrame | Closed | None:
-        """Return the next event. None if none comes in time: a ping, or a request for a missing packet, is due."""
-        due = self._loop.time() + self._options.ping_interval
+        """Return the next event. None if none comes in time: a ping, or a request for a missing packet, is due.
+
+        Pings go by the clock, however busy the source is: it ends connections on which it gets nothing.
+        """
+        if (now := self._loop.time()) >= self._ping_at:
+            self._ping_at = now + self._options.ping_interval
+            await self._send(link, Ping(next(self._numbers)))
         try:
-            async with asyncio.timeout_at(min(due, self._table.deadline)):
+            async with asyncio.timeout_at(min(self._ping_at, self._table.deadline)):
                 return await link.next_event()
         except TimeoutError:
             link.check_alive(self._options.dead_after)
-            if self._loop.time() >= due:
-                await self._send(link, Ping(next(self._numbers)))
             return None
 
     async def _take(self, link: Link, event: MessageReceived) -> None:

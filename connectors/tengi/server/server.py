@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
@@ -12,7 +11,7 @@ import structlog
 from silverfold.conf.errors import LocalProtocolError
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
 from silverfold.connectors.tengi.transports.configuration import Configuration
-from silverfold.connectors.tengi.transports.connection import Connection, OnConnect
+from silverfold.connectors.tengi.transports.connection import Connection, OnConnect, end_all
 from silverfold.connectors.tengi.transports.link import Link
 from silverfold.connectors.tengi.transports.listening import Listening
 
@@ -66,10 +65,8 @@ class Server:
         """
         listening, self._listening = self._listening, None
         if listening is not None:
-            ending = self.connections
             try:
-                await asyncio.gather(*(each.disconnect() for each in ending))
-                await asyncio.gather(*(each.abort() for each in ending))  # in this task: it may be a listener's
+                await end_all(self._connections)
             finally:
                 await listening.stop()
 

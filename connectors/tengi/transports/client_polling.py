@@ -164,12 +164,15 @@ class ClientPollingLink(Link):
                 raise
 
     async def _post(self, packet: bytes) -> None:
-        """Post a packet. The answer 204 means that it was taken; a close without an answer, that it was sent.
+        """Post a packet. The answer 204 means that it was taken; Java gives none.
 
         A busy server may take long, as over TCP. The polls notice meanwhile if it is gone.
+
+        Raises:
+            SourceUnavailable: The server, or a proxy, closed the connection without an answer.
+            RemoteProtocolError: Another answer.
         """
         socket = self._post_socket
-        is_used = socket is not None and not socket.ended.done()
         if socket is None or socket.ended.done():
             if socket is not None:
                 await socket.close()
@@ -180,11 +183,11 @@ class ClientPollingLink(Link):
             await socket.finish(self._settings.close_timeout)
             return
         head, _ = await read_answer(socket, MAX_HEAD) or (None, b"")
-        if head is None and is_used:
+        if head is None:
             raise SourceUnavailable("the connection ended under a post, which may be lost")
-        if head is not None and head.status != HTTPStatus.NO_CONTENT:
+        if head.status != HTTPStatus.NO_CONTENT:
             raise RemoteProtocolError(f"status {head.status} to a post", reason="bad_status")
-        if head is None or head.closes:
+        if head.closes:
             self._post_socket = None
             await socket.close()
 

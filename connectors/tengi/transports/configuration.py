@@ -10,8 +10,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
+import structlog
+
 from silverfold.conf.errors import ConfigError
-from silverfold.connectors.common.transport import client_context, server_context, usable_file
+from silverfold.connectors.common.server_thread import RenewedCertificate
+from silverfold.connectors.common.transport import client_context, usable_file
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
 from silverfold.connectors.tengi.protocol.limits import MAX_ANSWER, MAX_PACKET
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN, Marshaller, TypeRegistry
@@ -88,13 +91,17 @@ class Tls:
             raise _unusable("ca", self.ca, error) from error
 
     def server_context(self) -> ssl.SSLContext:
-        """Return the context of a server. Raises ConfigError if there is no certificate, or a file cannot be used."""
+        """Return the context of a server, which follows its files as they are renewed (`RenewedCertificate`).
+
+        Raises:
+            ConfigError: There is no certificate, or a file cannot be used.
+        """
         if self.context is not None:
             return self.context
         if self.certificate is None:
             raise ConfigError(file=_FILE, key="certificate", found=None, allowed="a server's certificate, with TLS")
         try:
-            return server_context(self.certificate, self.key)
+            return RenewedCertificate(self.certificate, self.key, structlog.get_logger("tengi.server")).context
         except OSError as error:  # SSLError is an OSError
             raise _unusable("certificate", self.certificate, error) from error
 

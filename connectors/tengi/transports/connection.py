@@ -26,7 +26,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -42,6 +42,9 @@ _CALLS: Final[ContextVar[frozenset[asyncio.Event]]] = ContextVar("_CALLS", defau
 """End events of the listeners' calls that the running code is part of. It must not wait for them."""
 _ENDS: Final[ContextVar[frozenset[asyncio.Event]]] = ContextVar("_ENDS", default=frozenset())
 """End events of the connections whose ``on_closed`` or ``on_disconnected`` is running."""
+
+_MAX_UNANSWERED: Final = 1_000
+"""Most requests without an answer that are remembered."""
 
 _T = TypeVar("_T")
 
@@ -92,6 +95,7 @@ class Connection:
         self._message_listeners: list[MessageListener] = []
         self._connection_listeners: list[ConnectionListener] = []
         self._requests: dict[Identifier, asyncio.Future[Message]] = {}
+        self._unanswered: dict[Identifier, None] = {}  # the oldest first
         self._received = Inbox()
         self._calls: set[asyncio.Event] = set()
         self._tasks: list[asyncio.Task[None]] = []
@@ -150,6 +154,8 @@ class Connection:
     async def request(self, value: object, *, timeout: float = 30.0) -> Message:
         """Send an object and return the answer: the message with the same id. Listeners do not get it.
 
+        Nor do they get one that comes later, which is dropped: to a peer, an answer to it would be a new request.
+
         Raises:
             TimeoutError: No answer came in time.
             SourceUnavailable: The connection ended before the answer.
@@ -170,6 +176,13 @@ class Connection:
                     return await answer
         finally:
             del self._requests[message.id]
+            if not answer.done() or answer.cancelled():
+                self._remember_unanswered(message.id)
+
+    def _remember_unanswered(self, request: Identifier) -> None:
+        self._unanswered[request] = None
+        if len(self._unanswered) > _MAX_UNANSWERED:
+            del self._unanswered[next(iter(self._unanswered))]
 
     async def answer(self, request: Message, value: object) -> Message:
         """Send an object with the id of a request. Raises as `write_object`."""
@@ -256,6 +269,9 @@ class Connection:
         if request is not None and not request.done() and isinstance(item, Message):
             request.set_result(item)
             return None
+        if isinstance(item, Message) and item.id in self._unanswered:
+            self._log.info("late_answer", id=str(item.id))
+            return None
         await self._received.put(item, len(event.raw))
         return None if isinstance(item, Message) else item
 
@@ -327,6 +343,13 @@ class Connection:
             call.set()
             self._calls.discard(call)
             _CALLS.set(calls)
+
+
+async def end_all(connections: Iterable[Connection]) -> None:
+    """Send what connections have queued, and end them, all at once: each may take ``close_timeout``."""
+    ending = list(connections)
+    await asyncio.gather(*(each.disconnect() for each in ending))
+    await asyncio.gather(*(each.abort() for each in ending))  # in this task: it may be a listener's
 
 
 def _pending(ends: ContextVar[frozenset[asyncio.Event]]) -> frozenset[asyncio.Event]:

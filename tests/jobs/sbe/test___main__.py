@@ -143,8 +143,9 @@ def test_what_cannot_be_decoded_is_told_in_its_place_and_the_next_message_follow
         "error": "TRUNCATED_MESSAGE",
         "message": "truncated in M at byte 8: block needs 1 bytes, 0 are left",
         "offset": 8,
+        "line": 2,
     }
-    assert [line["offset"] for line in shown.objects[2:6]] == [0, 5, 0, 1]
+    assert [(line["line"], line["offset"]) for line in shown.objects[2:6]] == [(3, 0), (4, 5), (5, 0), (6, 1)]
     assert (shown.err, shown.code) == ("", 1)
 
 

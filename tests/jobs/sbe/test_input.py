@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 import typer
 
-from silverfold.conf.errors import InvalidValue
+from silverfold.conf.errors import InvalidValue, WireError
 from silverfold.connectors.wire.framing.framings import FRAMINGS
-from silverfold.jobs.sbe.input import Message, framed_messages, opened
+from silverfold.jobs.sbe import input as sbe_input
+from silverfold.jobs.sbe.input import Message, framed_messages, hex_messages, opened
 from tests.support.sbe.basics import frame, message_of
 
 SCHEMA = message_of('<field name="a" id="1" type="uint8"/>')
@@ -40,6 +41,19 @@ def test_the_error_that_ends_a_stream_says_that_the_rest_is_not_read():
         "short-frame at byte 15: a frame of 5 bytes is announced, its headers alone have 6 "
         "(encoding 0xf000, that of the schema's byte order is 0xeb50); the rest is not read"
     )
+
+
+def test_messages_of_hex_have_their_line_and_where_in_its_bytes_they_begin(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(sbe_input, "LONGEST_LINE", 100)
+    lines = [b"# packets", FRAME.hex().encode() * 2 + b" 00000005 f000", b"0" * 101, FRAME.hex().encode(), b"xy", b""]
+
+    first, second, error, long, third, no_hex = hex_messages(SCHEMA, FRAMINGS["sofh"], [b"\n".join(lines)])
+
+    assert (first, second, third) == (Message(MESSAGE, 6, 2), Message(MESSAGE, 21, 2), Message(MESSAGE, 6, 4))
+    assert isinstance(error.body, WireError)
+    assert (error.body.offset, error.at, error.line) == (30, 0, 2)
+    assert [(each.at, each.line) for each in (long, no_hex)] == [(None, 3), (None, 5)]
+    assert list(hex_messages(SCHEMA, None, [b"\n01"])) == [Message(b"\1", None, 2)]
 
 
 def test_a_standard_input_that_is_closed_is_told(monkeypatch: pytest.MonkeyPatch):

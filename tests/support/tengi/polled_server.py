@@ -42,4 +42,8 @@ class PolledServer:
                 await asyncio.sleep(self.pause)
                 writer.write(bytes([byte]))
         else:
-            await reader.read()
+            await self.post(reader)
+
+    async def post(self, reader: asyncio.StreamReader) -> None:
+        """Called for a post; its connection is closed on return."""
+        await reader.read()

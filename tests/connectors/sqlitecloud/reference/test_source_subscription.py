@@ -17,6 +17,7 @@ from silverfold.connectors.sqlitecloud.reference.source_subscription import Sqli
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 from silverfold.pipelines.verifying.table_fold import TableFold
+from tests.support.peers import peer
 from tests.support.polling import tries
 from tests.support.sqlitecloud.peer import Peer
 from tests.support.sqlitecloud.receiving import JOINED, database, url
@@ -114,6 +115,14 @@ def test_a_watch_of_nobody_is_refused_as_its_block_begins(tmp_path):
         address = url(server)
     with pytest.raises(SourceUnavailable), watch_of(address):
         pass
+
+
+def test_a_watch_of_a_proxy_without_its_source_concerns_no_table():
+    with peer(lambda connection: connection.recv(100) and connection.sendall(b"HTTP/1.1 503 x\r\n\r\n")) as port:
+        address = f"sqlitecloud://u:p@127.0.0.1:{port}/shop.db?insecure=1"
+        feed = Feed("shop", "sqlitecloud", address, SqliteCloudOptions(), {"foo": SqliteCloudTable()})
+        with pytest.raises(SourceUnavailable), SqliteCloudSourceSubscription(feed, "foo"):
+            pass
 
 
 def test_a_watch_leaves_no_channel_behind(tmp_path):

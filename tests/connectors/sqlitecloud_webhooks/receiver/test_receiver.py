@@ -333,6 +333,22 @@ def test_https_is_spoken_with_a_certificate(place: Place, tmp_path: Path) -> Non
     assert data(place) == [ALBUM]
 
 
+def test_a_certificate_that_is_renewed_is_used_from_the_next_connection_on(tmp_path: Path) -> None:
+    file = tmp_path / "both.pem"
+    first, second = (trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem for _ in range(2))
+    first.write_to_path(str(file))
+
+    async def run() -> list[bool]:
+        async with running(MemorySink(), certificate=str(file)) as (_, url):
+            port = int(url.removesuffix("/").rpartition(":")[2])
+            shown = [await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))]
+            second.write_to_path(str(file))
+            shown.append(await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port)))
+        return [pem.strip() in issued.bytes().decode() for pem, issued in zip(shown, (first, second), strict=True)]
+
+    assert asyncio.run(run()) == [True, True]
+
+
 @pytest.mark.parametrize(
     ("settings", "key"),
     [

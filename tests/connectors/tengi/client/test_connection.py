@@ -11,7 +11,9 @@ import pytest
 from silverfold.conf.errors import InvalidValue, OversizedMessage, SourceUnavailable
 from silverfold.connectors.tengi.client import Client, ConfigurationBuilder, Connection, ConnectionListener
 from silverfold.connectors.tengi.protocol import Byte, Char, Float, Handshake, Identifier, Int, Message, Packet, Short
+from silverfold.connectors.tengi.transports import connection as api
 from tests.support.peers import nobody
+from tests.support.polling import until
 from tests.support.tengi.pairs import TRANSPORTS, Inbox, connected, port_of, run, serving
 from tests.support.tengi.pieces import in_pieces
 
@@ -120,6 +122,40 @@ def test_an_answer_finds_its_request_and_no_listener(transport: str) -> None:
             answers = await asyncio.gather(*(connection.request(number) for number in range(20)))
             assert [each.body for each in answers] == list(range(20))
             assert "message" not in recorder.events
+
+    run(work())
+
+
+def test_an_answer_that_comes_too_late_is_no_message_and_answers_none() -> None:
+    async def work() -> None:
+        questions: list[Message] = []
+
+        def collect(connection: Connection) -> None:
+            connection.add_message_listener(lambda _, message: questions.append(message))
+
+        async with serving(collect) as server, connected(server, "tcp") as connection:
+            inbox = Inbox(connection)
+            with pytest.raises(TimeoutError):
+                await connection.request("question", timeout=0.05)
+            await connection.write_object("go on")
+            await until(lambda: len(questions) == 2, "both messages")
+            (asked,) = server.connections
+            await asked.answer(questions[0], "late")
+            await asked.write_object("a message")
+            assert await inbox.get() == "a message"
+
+    run(work())
+
+
+def test_only_so_many_requests_without_an_answer_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "_MAX_UNANSWERED", 2)
+
+    async def work() -> None:
+        async with serving() as server, connected(server, "tcp") as connection:
+            for _ in range(3):
+                with pytest.raises(TimeoutError):
+                    await connection.request("question", timeout=0)
+            assert len(connection._unanswered) == 2
 
     run(work())
 

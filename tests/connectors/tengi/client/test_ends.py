@@ -21,7 +21,9 @@ from silverfold.connectors.tengi.transports.queues import Outbox
 from tests.connectors.tengi.client.test_connection import echo
 from tests.support.peers import serving as scripted
 from tests.support.peers import silent
+from tests.support.polling import until
 from tests.support.tengi.pairs import TRANSPORTS, Inbox, connected, port_of, run, serving
+from tests.support.tengi.raw_peer import HANDSHAKE
 
 each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 
@@ -250,3 +252,33 @@ def test_a_client_that_connects_again_at_each_end_keeps_nothing_of_earlier_conne
 
     run(work())
     assert max(inherited) < 10
+
+
+def test_a_client_that_stops_while_on_connect_runs_has_no_connection() -> None:
+    async def work() -> None:
+        async with serving(echo) as server:
+            client = Client.create(ConfigurationBuilder().add_transport("tcp", port=port_of(server)).build())
+            with pytest.raises(SourceUnavailable, match="was stopped"):
+                await client.connect("127.0.0.1", lambda _: client.stop())
+
+    run(work())
+
+
+def test_a_client_ends_its_connections_at_once_and_not_one_after_another() -> None:
+    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"\1\xff\x9b" + bytes(16) + HANDSHAKE[1:])
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        async with scripted(deaf) as address:
+            builder = ConfigurationBuilder().add_transport("tcp", port=address.port).set(close_timeout=1_000)
+            client = Client.create(builder.build())
+            connections = [await client.connect("127.0.0.1") for _ in range(3)]
+            stopping = asyncio.create_task(client.stop())
+            for each in connections:
+                await until(lambda each=each: each._is_leaving, "its end", seconds=10)
+            for each in connections:
+                await each.abort()
+            await stopping
+
+    run(work())

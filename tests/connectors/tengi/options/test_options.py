@@ -59,6 +59,7 @@ def test_a_feed_needs_a_transport() -> None:
         ({"mode": "both"}, "'dial' or 'listen'"),
         ({"tls_ca": "ca.pem"}, "tls = true with tls_verify"),
         ({"tls_verify": False}, "tls = true with tls_verify"),
+        ({"tls": True, "tls_ca": "ca.pem", "tls_verify": False}, "tls_ca or tls_verify = false"),
         ({"handshake": {"token": {"env": "T"}}}, "tls = true with secrets in handshake"),
         ({"tls": True, "mode": "listen"}, "tls_certificate with tls"),
         ({"tls": True, "tls_certificate": "c.pem"}, 'with mode = "listen"'),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 
@@ -10,6 +11,9 @@ import pytest
 from silverfold.conf.errors import SilverfoldError, SourceRefused, SourceUnavailable
 from silverfold.connectors.tengi.connector import CONNECTOR
 from silverfold.connectors.tengi.options import TengiOptions
+from silverfold.connectors.tengi.protocol.events import Closed
+from silverfold.connectors.tengi.protocol.values import Message
+from silverfold.connectors.tengi.reference.source_subscription import TengiSourceSubscription
 from silverfold.connectors.tengi.server.feed.tables import RowChanges
 from silverfold.connectors.verification import ReferenceUpdate, SourceSubscription
 from tests.support.peers import peer
@@ -67,6 +71,30 @@ def test_nobody_there_is_unavailable_and_a_source_that_connects_cannot_be_asked(
     listening = replace(shop, options=TengiOptions(transport="tcp", mode="listen"))
     with pytest.raises(SourceRefused, match="listen"), CONNECTOR.subscribe(listening, "orders"):
         pass
+
+
+def test_pings_go_by_the_clock_however_busy_the_source_is() -> None:
+    class BusyLink:
+        pings = 0
+
+        async def next_event(self) -> Closed:
+            await asyncio.sleep(0.001)
+            return Closed("one of many events")
+
+        async def send(self, message: Message) -> None:
+            self.pings += message.body.name == "ping"
+
+        def check_alive(self, _silence: float) -> None: ...
+
+    async def run() -> int:
+        options = TengiOptions(transport="tcp", ping_interval=0.01)
+        subscription, link = TengiSourceSubscription(replace(feed_of(), options=options), "orders"), BusyLink()
+        subscription._loop = asyncio.get_running_loop()
+        for _ in range(100):
+            await subscription._next_event(link)
+        return link.pings
+
+    assert asyncio.run(run()) > 1
 
 
 @pytest.mark.parametrize("answer", [b"\1\xff\x9b" + bytes(17), b"HTTP/1.1 503 x\r\n\r\n"], ids=["half", "a proxy's"])

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from silverfold.conf.errors import RemoteProtocolError, TruncatedMessage
+from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable, TruncatedMessage
 from silverfold.connectors.common.transport import Address
 from silverfold.connectors.tengi.protocol.events import BadFrame, Transport
+from silverfold.connectors.tengi.protocol.values import Message
 from silverfold.connectors.tengi.transports.configuration import ConfigurationBuilder
 from silverfold.connectors.tengi.transports.dialing import open_link
 from silverfold.connectors.tengi.transports.link import Link
@@ -63,6 +64,22 @@ def test_an_answer_may_take_longer_than_the_limit_as_long_as_bytes_of_it_come() 
 
     run(work())
     assert len(server.times) > 1
+
+
+def test_a_post_that_is_closed_without_an_answer_may_be_lost_and_ends_the_connection() -> None:
+    class Closing(PolledServer):
+        async def post(self, reader: asyncio.StreamReader) -> None:
+            pass
+
+    async def work() -> None:
+        async with serving(Closing()) as address:
+            link = await linked(address)
+            await link.send(Message.create("lost"))
+            with pytest.raises(SourceUnavailable, match="under a post, which may be lost"):
+                await link.next_event()  # answers to polls without messages are none
+            await link.abort()
+
+    run(work())
 
 
 def test_what_is_no_answer_to_a_poll_is_read_once_and_ends_the_connection() -> None:
