@@ -98,20 +98,23 @@ class ShardProgress:
         return min((after for after, _ in self.gaps), default=self.landed_before if self.is_guess else self.newest)
 
     def begin_at_end(self, tail: int, checkpoint: int) -> int:
-        """Expect all batches behind the one where a subscription stands that began at the stream's end; return that.
+        """Expect all batches behind the one where a subscription began, at the stream's end; return that.
 
-        Its checkpoint tells; without one its first frame; without that it is guessed, and corrected by either.
+        It began no later than its checkpoint, than before its first frame, and than the tail at the first look. The
+        tail alone is a guess.
 
         Args:
             tail: The last batch there is.
             checkpoint: 0 for none.
         """
+        guess = self.newest if self.is_guess else tail
         if self.is_guess and not checkpoint:
-            return self.newest
+            return guess
         if self.is_guess:
             self.newest, self.is_guess = self.landed_before, False
-        after = checkpoint or (self.oldest - 1 if self.oldest else tail)
-        self.is_guess = not checkpoint and not self.oldest and after > self.newest
+        facts = [*([checkpoint] if checkpoint else []), *([self.oldest - 1] if self.oldest else [])]
+        after = min([*facts, guess])  # it began no later than any of them
+        self.is_guess = not facts and after > self.newest
         self.lose(after)
         return after
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
@@ -346,6 +347,7 @@ def test_what_others_acknowledged_is_missing_again_of_a_subscription_from_the_ea
         ([5, 6], 0, 6, []),
         ([], 2, 2, []),
         ([16], 2, 16, [(2, 16)]),  # what is in between was the feed's
+        ([5, 9], 12, 9, [(5, 9)]),  # others have taken what is in between, behind the beginning
     ],
 )
 def test_a_subscription_from_the_end_stands_at_its_checkpoint_else_at_its_first_frame_else_maybe_at_the_tail(
@@ -358,7 +360,9 @@ def test_a_subscription_from_the_end_stands_at_its_checkpoint_else_at_its_first_
     assert (shard.newest, shard.gaps, shard.elsewhere) == (newest, gaps, [(0, begun + 1)])
     if shard.is_guess:
         assert shard.begin_at_end(30, 0) == 20, "what was appended since then may come"
-        assert (shard.begin_at_end(30, 4), shard.newest, shard.is_guess) == (4, 4, False)
+        for checkpoint, expected in ((4, 4), (30, 20)):  # others may have taken what was appended since then
+            twin = replace(shard, elsewhere=[])
+            assert (twin.begin_at_end(30, checkpoint), twin.newest, twin.is_guess) == (expected, expected, False)
 
 
 def test_what_is_gone_behind_the_newest_batch_closes_no_gap_below_it() -> None:
