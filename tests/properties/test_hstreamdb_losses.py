@@ -24,11 +24,10 @@ from tests.support.hstreamdb.source_model import SHARDS
 TABLE = table_of({"keys": ["id"], "columns": {"id": "bigint"}})
 
 # No epochs of logs where nobody steals: how many batches the old one had is unknown, so a mark is no proof of a loss.
-# None from the end either: a subscription that begins at an epoch's number 0 does not always hold to these laws.
 KINDS = {
     "plain": Conditions(),
     "thefts": Conditions(has_thieves=True, is_recreated=True, has_epochs=True),
-    "thefts, from the end": Conditions(SpecialOffset.LATEST, has_thieves=True, is_recreated=True),
+    "thefts, from the end": Conditions(SpecialOffset.LATEST, has_thieves=True, is_recreated=True, has_epochs=True),
     "wrong checkpoint": Conditions(wrong="checkpoint"),
     "wrong tail": Conditions(wrong="tail"),
     "wrong read": Conditions(wrong="read"),

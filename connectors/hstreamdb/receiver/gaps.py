@@ -52,6 +52,8 @@ class Overdue:
     """When each open gap was seen first."""
     reported_gaps: set[_Suspect] = field(default_factory=set)
     """Those of which a mark tells that their batches do not come."""
+    seen: set[tuple[int, int]] = field(default_factory=set)
+    """Shards, and the batches behind which they had some of a gap up to another epoch of the log."""
     shards: dict[int, float] = field(default_factory=dict)
     """Since when a shard is ahead, and nothing of it has come."""
     reported_shards: set[int] = field(default_factory=set)
@@ -155,7 +157,14 @@ class GapSearch:
             return _Looked(before)
         start = SpecialOffset.EARLIEST if after is None else RecordId(shard_id, after + 1, 0)
         first = min([await self._first(shard_id, start, before) for _ in range(2)])  # a wrong one is believed for ever
-        if after is None or not 0 < after >> 32 < first >> 32 or not batch_number(after):
+        if after is None or not 0 < after >> 32 < before >> 32:
+            return _Looked(first)
+        if first >> 32 == after >> 32:
+            self._overdue.seen.add((shard_id, after))
+            return _Looked(first)
+        if (shard_id, after) in self._overdue.seen:
+            return _Looked(first, is_trimmed=True)
+        if not batch_number(after):
             return _Looked(first)
         oldest = await self._first(shard_id, SpecialOffset.EARLIEST, before)
         return _Looked(first, is_trimmed=oldest > after)

@@ -360,9 +360,9 @@ def test_a_subscription_from_the_end_stands_at_its_checkpoint_else_at_its_first_
     assert (shard.newest, shard.gaps, shard.elsewhere) == (newest, gaps, [(0, begun + 1)])
     if shard.is_guess:
         assert shard.begin_at_end(30, 0) == 20, "what was appended since then may come"
-        for checkpoint, expected in ((4, 4), (30, 20)):  # others may have taken what was appended since then
+        for later, expected in ((4, 4), (30, 20)):  # others may have taken what was appended since then
             twin = replace(shard, elsewhere=[])
-            assert (twin.begin_at_end(30, checkpoint), twin.newest, twin.is_guess) == (expected, expected, False)
+            assert (twin.begin_at_end(30, later), twin.newest, twin.is_guess) == (expected, expected, False)
 
 
 def test_what_is_gone_behind_the_newest_batch_closes_no_gap_below_it() -> None:

@@ -164,3 +164,18 @@ def test_what_is_gone_is_told_once_of_a_subscription_from_the_end_though_process
     control = ControlFrames(feed_of().options, same, json.dumps(skipped | {"created": creation_of(same)}).encode())
     shard = control.expected({7: LandedBatches(OLD + 3)})[7]
     assert (shard.newest, shard.is_guess) == (OLD + 9, False)
+
+
+def test_the_first_batches_of_a_log_that_were_seen_and_are_gone_behind_its_next_epoch_are_lost() -> None:
+    async def run() -> None:
+        source = Source({7: [OLD + 1, NEW + 1]})
+        looks = Looks(source, {7: OLD})
+        looks.take(7, [NEW + 1])
+        async with looks.run():
+            await until(lambda: bool(looks.sink.marks("progress")))
+            source.batches[7] = [NEW + 1]
+            await until(lambda: bool(looks.sink.marks("expired")))
+        found = f"an unknown number of batches behind {OLD}"
+        assert [each["shards"] for each in looks.sink.marks("expired")] == [{"7": found}]
+
+    asyncio.run(run())
