@@ -87,7 +87,7 @@ class ControlFrames:
             others = elsewhere.get(shard_id, [])
             shards[shard_id] = ShardProgress(
                 max(begun, guess),
-                has_begun=bool(begun or guess) or sends_all,
+                has_begun=(bool(begun or guess) or sends_all) and not any(after == 0 for after, _ in gaps),
                 is_guess=guess > begun,
                 landed_before=begun,
                 gaps=gaps + others if sends_all else gaps,

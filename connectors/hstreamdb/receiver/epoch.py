@@ -71,9 +71,9 @@ class ShardProgress:
         self.oldest = min(self.oldest or batch_id, batch_id)
         if is_whole:
             self.elsewhere = _without(batch_id, self.elsewhere)
+        self.gaps = _without(batch_id, self.gaps)  # one that is missing again may be above all that landed
         if batch_id <= self.newest:
             self.again += records
-            self.gaps = _without(batch_id, self.gaps)
             return False
         is_behind_a_gap = self._note(self.newest, batch_id)  # from 0 on, until it is known where the shard begins
         self.newest, self.published_ms = batch_id, published_ms

@@ -22,6 +22,7 @@ from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import (
     SubscriptionOffset,
 )
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
+from silverfold.connectors.hstreamdb.protocol.times import creation_of
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches, ShardProgress, landed_batches
 from silverfold.connectors.hstreamdb.receiver.gaps import Overdue
@@ -369,3 +370,19 @@ def test_what_is_gone_behind_the_newest_batch_closes_no_gap_below_it() -> None:
     shard = ShardProgress(9, has_begun=True, gaps=[(2, 5)])
     assert shard.skip(9, 20)
     assert (shard.newest, shard.gaps) == (19, [(2, 5)])
+
+
+def test_what_is_missing_above_all_that_landed_comes() -> None:
+    _, epoch = anew(LandedBatches(0), {"offsets": {}, "elsewhere": {"7": [["0", "5"]]}})
+    for batch in (1, 2, 3, 4, 5):
+        epoch.frames(b"", [RecordId(7, batch, 0)])
+    assert (epoch.shards[7].gaps, epoch.shards[7].whole_until) == ([], 5)
+
+
+def test_a_shard_of_which_nothing_has_told_where_it_begins_begins_at_the_next_look() -> None:
+    same = Subscription(creation_time=Timestamp(seconds=1), offset=SpecialOffset.LATEST)
+    last = {"created": creation_of(same), "offsets": {}, "skipped": {}, "missing": {"7": [["0", "5"]]}}
+    control = ControlFrames(feed("hstream://h").options, same, json.dumps(last).encode())
+    shard = control.expected({7: LandedBatches(7, ((0, 5),))})[7]
+    assert not shard.has_begun
+    assert (shard.begin_at_end(7, 0), shard.gaps) == (7, [])
