@@ -21,6 +21,7 @@ from silverfold.connectors.hstreamdb.options import HStreamFeed
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import GetSubscriptionResponse
 from silverfold.connectors.hstreamdb.protocol.status import Action
+from silverfold.connectors.hstreamdb.protocol.times import creation_of
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches, landed_batches
 from silverfold.connectors.hstreamdb.receiver.gaps import Overdue
@@ -102,6 +103,9 @@ class HStreamReceiver:
                 # Frames of a subscription that was created anew are no copies: so its control frame is before them.
                 await sink.land([*marks, *control.next_frames(found, epoch)])
                 fetches = [await self._open(client, acks) for acks in self._acks]
+                fetched = (await client.get_subscription(self._options.subscription)).subscription
+                if creation_of(fetched) != creation_of(found.subscription):  # meanwhile: it sends what was missing
+                    raise SourceUnavailable(f"the subscription {self._options.subscription} was made anew")
                 subscribed = mark(
                     "subscribed",
                     subscription=self._options.subscription,

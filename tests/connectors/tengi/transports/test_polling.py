@@ -106,6 +106,7 @@ def test_what_is_no_answer_to_a_poll_is_read_once_and_ends_the_connection() -> N
         ("http", b"HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n", "bad_http: {}: a length that is no number"),
         ("tcp", packet_of(bytes(16), "x"), "no_handshake: {}: a message"),
     ],
+    ids=["503", "another key", "a length too long", "a length that is none", "a packet"],
 )
 def test_what_is_wrong_with_an_answer_to_a_handshake_is_told_with_the_address(
     transport: str, answer: bytes, error: str
