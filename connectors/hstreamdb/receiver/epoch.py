@@ -97,6 +97,13 @@ class ShardProgress:
         """The batch up to which nothing is missing."""
         return min((after for after, _ in self.gaps), default=self.landed_before if self.is_guess else self.newest)
 
+    @property
+    def first(self) -> int:
+        """The first batch that came, in this epoch or before it, as long as it is not known where the shard begins."""
+        return min(
+            (each for each in (self.oldest, *(end for start, end in self.gaps if start == 0)) if each), default=0
+        )
+
     def begin_at_end(self, tail: int, checkpoint: int) -> int:
         """Expect all batches behind the one where a subscription began, at the stream's end; return that.
 
@@ -112,7 +119,7 @@ class ShardProgress:
             return guess
         if self.is_guess:
             self.newest, self.is_guess = self.landed_before, False
-        facts = [*([checkpoint] if checkpoint else []), *([self.oldest - 1] if self.oldest else [])]
+        facts = [*([checkpoint] if checkpoint else []), *([self.first - 1] if self.first else [])]
         after = min([*facts, guess])  # it began no later than any of them
         self.is_guess = not facts and after > self.newest
         self.lose(after)

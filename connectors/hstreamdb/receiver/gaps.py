@@ -205,7 +205,7 @@ class GapSearch:
         for (shard_id, after, _), (first, is_trimmed) in looked:
             shard, name = self._epoch.shards[shard_id], str(shard_id)
             if after is None:
-                begun = min(first, shard.oldest or first) - 1
+                begun = min(first, shard.first or first) - 1
                 shard.begin(begun)
                 skipped[shard_id] = begun
             elif may_miss(after, first) and shard.skip(after, first):

@@ -205,7 +205,7 @@ def test_a_feed_from_the_end_whose_records_came_before_its_first_look_has_them_o
             assert json.loads(looks.sink.control[-1])["guessed"] == {"7": str(OLD + 9)}
             looks.take(7, [OLD + 3, OLD + 4])
             await until(lambda: looks.control.skipped == {7: OLD + 2})
-            await asyncio.sleep(0.05)
+            await until(lambda: len(looks.sink.marks("progress")) > 1)
         lag = looks.sink.marks("progress")[-1]["parts"]["shard 7"]
         assert (lag["batches_behind"], lag["records_redelivered"]) == (5, 0)
 

@@ -385,4 +385,15 @@ def test_a_shard_of_which_nothing_has_told_where_it_begins_begins_at_the_next_lo
     control = ControlFrames(feed("hstream://h").options, same, json.dumps(last).encode())
     shard = control.expected({7: LandedBatches(7, ((0, 5),))})[7]
     assert not shard.has_begun
-    assert (shard.begin_at_end(7, 0), shard.gaps) == (7, [])
+    twin = replace(shard, gaps=[*shard.gaps], elsewhere=[])
+    assert (shard.begin_at_end(9, 0), shard.gaps, shard.newest) == (4, [], 7)
+    assert (twin.begin_at_end(9, 9), twin.whole_until) == (4, 7), "what others took behind it is a loss"
+
+
+def test_a_shard_began_before_the_first_batch_that_landed_though_all_before_the_tail_is_gone() -> None:
+    shard = ShardProgress(7, gaps=[(0, 5)])
+    assert shard.first == 5
+    shard.take(3, 1, 0)
+    assert shard.first == 3
+    shard.begin(2)
+    assert shard.gaps == [(3, 5)]
