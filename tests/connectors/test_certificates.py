@@ -93,3 +93,15 @@ def test_a_certificate_that_is_renewed_is_shown_to_who_comes_next_and_half_of_it
         assert [served(renewed.context) for _ in range(2)] == [new, new]
     assert [each["event"] for each in logged] == ["certificate_not_renewed"] * 3 + ["certificate_renewed"]
     assert str(certificate) in logged[0]["file"]
+
+
+def test_a_client_is_served_whatever_name_it_sends(tmp_path: Path) -> None:
+    renewed = RenewedCertificate(*written(tmp_path, b""), structlog.get_logger())
+    hello, to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost").do_handshake()
+    server = renewed.context.wrap_bio(to_server, to_client, server_side=True)
+    to_server.write(hello.read().replace(b"localhost", b"\xff\xfe\x80-hosts"))
+    with pytest.raises(ssl.SSLWantReadError):  # and nothing is printed: warnings are errors
+        server.do_handshake()
+    assert to_client.read()[:1] == b"\x16"  # a handshake's record; an alert is 0x15
