@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -25,6 +25,7 @@ from silverfold.connectors.common.transport import server_context
 
 _PENDING_CONNECTIONS: Final = 128
 
+_State: TypeAlias = list[tuple[int, int, int] | None]
 _T = TypeVar("_T")
 _Connection = TypeVar("_Connection")
 
@@ -193,7 +194,8 @@ class RenewedCertificate:
     """A server's certificate and its key, which may be renewed while it listens with asyncio.
 
     The files are looked at as each client connects. While new ones cannot be used, as they are half written, or only
-    one of the two is there, the last that could be used are: a warning tells so, once for each state of the files.
+    one of the two is there, the last that could be used are: a warning tells so, once for each state of the files and
+    reason. They are tried again with each client: the reason may be elsewhere, such as too many open files.
 
     Args:
         key: None or empty if it is in the certificate's file.
@@ -204,27 +206,33 @@ class RenewedCertificate:
 
     def __init__(self, certificate: Path | str, key: Path | str | None, log: FilteringBoundLogger) -> None:
         self._certificate, self._key, self._log = certificate, key, log
-        self._seen = self._state()  # before they are read: what is written meanwhile is another state
+        self._reported: tuple[_State, str] | None = None
+        self._used = self._state()  # before they are read: what is written meanwhile is another state
         self._newest = server_context(certificate, key)
         self.context: ssl.SSLContext = _Delegating(self._use_newest)
         """The context to listen with."""
 
     def _use_newest(self) -> ssl.SSLContext:
         state = self._state()
-        if state != self._seen:
-            self._seen = state
+        if state != self._used:
             try:
                 self._newest = server_context(self._certificate, self._key)
             except OSError as error:  # SSLError is an OSError
-                reason = f"{error} (the one before it is used until this one can be)"
-                self._log.warning("certificate_not_renewed", file=str(self._certificate), reason=reason)
+                self._warn(state, str(error))
             else:
+                self._used = state
                 self._log.info("certificate_renewed", file=str(self._certificate))
         return self._newest
 
-    def _state(self) -> list[tuple[int, int, int] | None]:
+    def _warn(self, state: _State, why: str) -> None:
+        if (state, why) != self._reported:
+            self._reported = state, why
+            reason = f"{why} (the one before it is used until this one can be)"
+            self._log.warning("certificate_not_renewed", file=str(self._certificate), reason=reason)
+
+    def _state(self) -> _State:
         """Return what tells a changed file from one that is as it was; None for one that is not there."""
-        states: list[tuple[int, int, int] | None] = []
+        states: _State = []
         for path in [self._certificate, *([self._key] if self._key else [])]:
             try:
                 found = Path(path).stat()
