@@ -14,7 +14,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -25,6 +25,7 @@ from silverfold.connectors.common.transport import server_context
 
 _PENDING_CONNECTIONS: Final = 128
 
+_State: TypeAlias = list[tuple[int, int, int] | None]
 _T = TypeVar("_T")
 _Connection = TypeVar("_Connection")
 
@@ -190,10 +191,11 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class RenewedCertificate:
-    """A server's certificate and its key, which may be renewed while it listens.
+    """A server's certificate and its key, which may be renewed while it listens with asyncio.
 
     The files are looked at as each client connects. While new ones cannot be used, as they are half written, or only
-    one of the two is there, the last that could be used are: a warning tells so, once for each state of the files.
+    one of the two is there, the last that could be used are: a warning tells so, once for each state of the files and
+    reason. They are tried again with each client: the reason may be elsewhere, such as too many open files.
 
     Args:
         key: None or empty if it is in the certificate's file.
@@ -204,27 +206,33 @@ class RenewedCertificate:
 
     def __init__(self, certificate: Path | str, key: Path | str | None, log: FilteringBoundLogger) -> None:
         self._certificate, self._key, self._log = certificate, key, log
-        self._seen = self._state()  # before they are read: what is written meanwhile is another state
-        self.context = self._newest = server_context(certificate, key)
+        self._reported: tuple[_State, str] | None = None
+        self._used = self._state()  # before they are read: what is written meanwhile is another state
+        self._newest = server_context(certificate, key)
+        self.context: ssl.SSLContext = _Delegating(self._use_newest)
         """The context to listen with."""
-        self.context.sni_callback = self._use_newest  # called for clients that name no server, too
 
-    def _use_newest(self, connecting: ssl.SSLObject, _name: str, _context: ssl.SSLContext) -> None:
+    def _use_newest(self) -> ssl.SSLContext:
         state = self._state()
-        if state != self._seen:
-            self._seen = state
+        if state != self._used:
             try:
                 self._newest = server_context(self._certificate, self._key)
             except OSError as error:  # SSLError is an OSError
-                reason = f"{error} (the one before it is used until this one can be)"
-                self._log.warning("certificate_not_renewed", file=str(self._certificate), reason=reason)
+                self._warn(state, str(error))
             else:
+                self._used = state
                 self._log.info("certificate_renewed", file=str(self._certificate))
-        connecting.context = self._newest
+        return self._newest
 
-    def _state(self) -> list[tuple[int, int, int] | None]:
+    def _warn(self, state: _State, why: str) -> None:
+        if (state, why) != self._reported:
+            self._reported = state, why
+            reason = f"{why} (the one before it is used until this one can be)"
+            self._log.warning("certificate_not_renewed", file=str(self._certificate), reason=reason)
+
+    def _state(self) -> _State:
         """Return what tells a changed file from one that is as it was; None for one that is not there."""
-        states: list[tuple[int, int, int] | None] = []
+        states: _State = []
         for path in [self._certificate, *([self._key] if self._key else [])]:
             try:
                 found = Path(path).stat()
@@ -233,6 +241,32 @@ class RenewedCertificate:
             else:
                 states.append((found.st_ino, found.st_size, found.st_ctime_ns))
         return states
+
+
+class _Delegating(ssl.SSLContext):
+    """Has each connection wrapped by the context of its time.
+
+    No callback of OpenSSL chooses it: before Python calls one, it decodes the name that the client sent. A name that is
+    not ASCII refuses the client, and prints a traceback to stderr.
+    """
+
+    _choose: Callable[[], ssl.SSLContext]
+
+    def __new__(cls, choose: Callable[[], ssl.SSLContext]) -> Self:
+        made = super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
+        made._choose = choose
+        return made
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """See `ssl.SSLContext`. asyncio calls it for each connection that it accepts."""
+        return self._choose().wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
 
 async def _cancel_tasks(loop: asyncio.AbstractEventLoop) -> None:

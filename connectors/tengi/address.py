@@ -40,10 +40,15 @@ def feed_transport(feed: TengiFeed) -> Transport:
     return parse_transport(feed.options.transport, file=_file(feed), key="options.transport")
 
 
-def link_settings(feed: TengiFeed, environ: Mapping[str, str] = os.environ) -> Configuration:
+def link_settings(
+    feed: TengiFeed, environ: Mapping[str, str] = os.environ, *, listening_tls: Tls | None = None
+) -> Configuration:
     """Return the configuration of a feed's links, with secrets: do not log or store it.
 
     In listen mode secrets are read again for each handshake, and the certificate's files as they change.
+
+    Args:
+        listening_tls: In listen mode, that of earlier settings: it has the last certificate that could be used.
 
     Raises:
         ConfigError: A secret is missing or empty, the handshake is too large, or a file for TLS cannot be used.
@@ -53,7 +58,7 @@ def link_settings(feed: TengiFeed, environ: Mapping[str, str] = os.environ) -> C
     listens = options.mode == "listen"
     return Configuration(
         transports={feed_transport(feed): address.port},
-        tls=_tls(feed) if options.tls else None,
+        tls=(listening_tls or _tls(feed)) if options.tls else None,
         peer=Peer(options.peer),
         max_packet=options.max_packet,
         max_answer=options.max_answer,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ssl
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from structlog.testing import capture_logs
 
+from silverfold.connectors.common import server_thread
 from silverfold.connectors.common.server_thread import RenewedCertificate
 from silverfold.connectors.common.transport import load_certificate, usable_file
 from tests.support.certificates import AUTHORITY
@@ -93,3 +95,34 @@ def test_a_certificate_that_is_renewed_is_shown_to_who_comes_next_and_half_of_it
         assert [served(renewed.context) for _ in range(2)] == [new, new]
     assert [each["event"] for each in logged] == ["certificate_not_renewed"] * 3 + ["certificate_renewed"]
     assert str(certificate) in logged[0]["file"]
+
+
+def test_a_renewed_certificate_that_could_not_be_read_for_a_moment_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = written(tmp_path, b"")
+    renewed = RenewedCertificate(certificate, key, structlog.get_logger())
+    old = served(renewed.context)
+    written(tmp_path, b"")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with capture_logs() as logged:
+        with monkeypatch.context() as short:
+            short.setattr(server_thread, "server_context", fail)
+            assert [served(renewed.context) for _ in range(2)] == [old, old]
+        assert served(renewed.context) == ssl.PEM_cert_to_DER_cert(certificate.read_text()) != old
+    assert [each["event"] for each in logged] == ["certificate_not_renewed", "certificate_renewed"]
+
+
+def test_a_client_is_served_whatever_name_it_sends(tmp_path: Path) -> None:
+    renewed = RenewedCertificate(*written(tmp_path, b""), structlog.get_logger())
+    hello, to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), hello, server_hostname="localhost").do_handshake()
+    server = renewed.context.wrap_bio(to_server, to_client, server_side=True)
+    to_server.write(hello.read().replace(b"localhost", b"\xff\xfe\x80-hosts"))
+    with pytest.raises(ssl.SSLWantReadError):  # and nothing is printed: warnings are errors
+        server.do_handshake()
+    assert to_client.read()[:1] == b"\x16"  # a handshake's record; an alert is 0x15

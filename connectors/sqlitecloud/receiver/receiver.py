@@ -32,6 +32,9 @@ from silverfold.connectors.sqlitecloud.receiver.introspection import describe, l
 _PASSES: Final = frozenset({"5", "6", "10006"})
 """Codes of temporary refusals: busy, locked, and a cluster without a leader."""
 
+_LOGIN_REFUSED: Final = "10004"
+"""Code of a refusal of our credentials."""
+
 _FAREWELL: Final = 1.0
 """Seconds to remove our channel on shutdown."""
 
@@ -78,15 +81,19 @@ class SqliteCloudReceiver:
             raise
 
     async def _open(self) -> tuple[ConnectionSettings, Client]:
-        """Connect and log in. All that is refused here is the login: half a secret may name another database, too."""
+        """Connect and log in."""
         options = self._options
-        with self._files.reading(), self._files.retrying_refusals(lambda _: True):
+        is_named_by_file = options.connection is not None and options.connection.may_change
+
+        def is_of_file(refused: SourceRefused) -> bool:
+            return is_named_by_file or refused.code == _LOGIN_REFUSED  # a file may name the database, too
+
+        with self._files.reading(), self._files.retrying_refusals(is_of_file):
             settings = connection_settings(self._feed, self._environ)
             opened = await connect(
                 settings, max_frame_bytes=options.max_frame_bytes, frame_timeout=options.frame_timeout
             )
         has_own_ca = settings.tls is not None and settings.tls.root_certificate is not None
-        is_named_by_file = options.connection is not None and options.connection.may_change
         self._files.let_in(trust=has_own_ca or is_named_by_file, login=options.login_may_change)
         return settings, opened
 

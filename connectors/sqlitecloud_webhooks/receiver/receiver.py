@@ -53,6 +53,7 @@ class WebhookReceiver:
         self._gate = Gate(unquote(feed.options.path), feed.options.signing, feed.options.max_body_bytes)
         self._landing = Landing([table_at_source(feed, name).stream for name in feed.tables])
         self._files = RenewedFiles()
+        self._certificate: RenewedCertificate | None = None  # over epochs: it has the last one that could be used
         self._slots = max(4, READ_AT_ONCE // feed.options.max_body_bytes)
         self._reading = asyncio.Semaphore(self._slots)
         self._reading_by_peer: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -159,7 +160,9 @@ class WebhookReceiver:
         if not self._options.certificate:
             return None
         try:
-            return RenewedCertificate(self._options.certificate, self._options.certificate_key, self._log).context
+            self._certificate = self._certificate or RenewedCertificate(
+                self._options.certificate, self._options.certificate_key, self._log
+            )
         except OSError as error:  # ssl.SSLError is an OSError
             raise ConfigError(
                 file=f"feeds/{self._feed.name}.toml",
@@ -167,3 +170,4 @@ class WebhookReceiver:
                 found=self._options.certificate,
                 allowed=f"a certificate and its key, in PEM: {error}",
             ) from None
+        return self._certificate.context

@@ -62,7 +62,10 @@ class Client:
         return connection
 
     async def stop(self) -> None:
-        """Send what connections have queued, and end them. Calls of `connect` that are under way fail."""
+        """Send what connections have queued, and end them. Calls of `connect` that are under way fail.
+
+        If cancelled, what is still queued is dropped; connections end, and their listeners know, all the same.
+        """
         self._stops += 1
         await end_all(self._connections)
 

@@ -27,7 +27,7 @@ from silverfold.connectors.tengi.receiver.table_feed import (
     landed_schemas,
     resumed_position,
 )
-from silverfold.connectors.tengi.transports.configuration import Configuration
+from silverfold.connectors.tengi.transports.configuration import Configuration, Tls
 from silverfold.connectors.tengi.transports.dialing import open_first_link
 from silverfold.connectors.tengi.transports.link import Link
 from silverfold.connectors.tengi.transports.listening import Listening
@@ -47,6 +47,7 @@ class TengiReceiver:
     def __init__(self, feed: TengiFeed, *, rng: Random, environ: Mapping[str, str]) -> None:
         self._feed, self._rng, self._environ = feed, rng, environ
         self._files = RenewedFiles()
+        self._listening_tls: Tls | None = None
         self._schemas: dict[str, Schema] = {}
         self._last_landed: dict[str, Position] = {}
         self._begin_anew = set(_streams(feed)) if feed.options.snapshot_at_start else set[str]()
@@ -63,8 +64,9 @@ class TengiReceiver:
             SourceRefused: The source refuses all tables, or is not to be trusted.
         """
         with self._files.reading():
-            settings = link_settings(self._feed, self._environ)
+            settings = link_settings(self._feed, self._environ, listening_tls=self._listening_tls)
         if self._feed.options.mode == "listen":
+            self._listening_tls = settings.tls
             return await self._listen(settings, sink, resume)
         with self._files.retrying_refusals():
             link = await open_first_link(parse_address(self._feed.address).host, settings, self._log)

@@ -346,10 +346,15 @@ class Connection:
 
 
 async def end_all(connections: Iterable[Connection]) -> None:
-    """Send what connections have queued, and end them, all at once: each may take ``close_timeout``."""
+    """Send what connections have queued, and end them, all at once: each may take ``close_timeout``.
+
+    If cancelled, end them without waiting for that.
+    """
     ending = list(connections)
-    await asyncio.gather(*(each.disconnect() for each in ending))
-    await asyncio.gather(*(each.abort() for each in ending))  # in this task: it may be a listener's
+    try:
+        await asyncio.gather(*(each.disconnect() for each in ending))
+    finally:
+        await asyncio.gather(*(each.abort() for each in ending))  # in this task: it may be a listener's
 
 
 def _pending(ends: ContextVar[frozenset[asyncio.Event]]) -> frozenset[asyncio.Event]:

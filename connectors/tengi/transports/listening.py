@@ -154,7 +154,8 @@ class Listening:
                 ssl_handshake_timeout=self._settings.handshake_timeout if tls else None,
             )
         except OSError as error:
-            self._log.info("client_dropped", reason=str(error))
+            reason = str(error) or "the peer closed the connection in the handshake of TLS: it may not trust us"
+            self._log.info("client_dropped", client=str(peer), reason=reason)
 
     def _accept(self, socket: _Socket, transports: frozenset[Transport]) -> None:
         if self._is_stopped:

@@ -36,6 +36,7 @@ from tests.support.tengi.landed import feed_of
 
 LOGIN, TRUST = SourceRefused(code="login", text="who is that?"), UntrustedSource(text="expired")
 BUSY = encode_error(ServerError(5, 5, -1, "database is locked"))
+GONE = encode_error(ServerError(10001, 0, -1, "Database shop.db not found."))
 WRONG = encode_error(ServerError(10004, 0, -1, "wrong key"))
 
 
@@ -137,6 +138,23 @@ def test_sqlitecloud_tries_again_with_a_key_of_a_file_and_no_other(tmp_path: Pat
             assert isinstance(await ended(in_address), SourceUnavailable)
             receivers = [receiver_at(by_file, apikey={"file": str(key)}) for _ in range(2)]
             await check_retried(*receivers, lambda: answers.update(AUTH=WRONG))
+            assert isinstance(await ended(in_address), StatementRefused)
+
+    asyncio.run(run())
+
+
+def test_sqlitecloud_tries_a_database_again_that_is_gone_where_a_file_names_it_and_no_other(tmp_path: Path) -> None:
+    key, connection = tmp_path / "key", tmp_path / "connection"
+    key.write_text("s3cret\n")
+
+    async def run() -> None:
+        answers: dict[str, Any] = {"GET CLIENT KEY UUID": BUSY}
+        async with scripted_scsp(Peer(answers)) as address:
+            connection.write_text(address)
+            in_address = receiver_at(address.replace("user:s3cret@", ""), apikey={"file": str(key)})
+            assert isinstance(await ended(in_address), SourceUnavailable)
+            by_file = [receiver_at("", connection={"file": str(connection)}) for _ in range(2)]
+            await check_retried(*by_file, lambda: answers.update(AUTH=GONE))
             assert isinstance(await ended(in_address), StatementRefused)
 
     asyncio.run(run())

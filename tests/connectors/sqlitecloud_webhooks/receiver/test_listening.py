@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ssl
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+import trustme
 from structlog.testing import capture_logs
 
+from silverfold.connectors.frames import Resume
 from silverfold.connectors.sqlitecloud_webhooks.receiver import listening
+from silverfold.connectors.sqlitecloud_webhooks.receiver.receiver import WebhookReceiver
 from tests.connectors.sqlitecloud_webhooks.receiver.test_receiver import ALBUM, posted, receiving
+from tests.connectors.sqlitecloud_webhooks.receiver.test_receiver import listening as until_it_listens
+from tests.support.epochs import in_background
 from tests.support.memory import MemorySink
 from tests.support.polling import tries
+from tests.support.sqlitecloud.webhooks import feed, free_port
 
 HEAD = b"POST / HTTP/1.1\r\nHost: x\r\n"
 
@@ -171,3 +179,21 @@ def test_long_bodies_that_come_slowly_keep_no_other_address_waiting() -> None:
                 return (await posted(other, url, ALBUM + b" " * 100_000))[0]
 
     assert run(steps, timeout=120) == 200
+
+
+def test_an_epoch_that_begins_while_a_new_certificate_is_half_written_shows_the_one_before(tmp_path: Path) -> None:
+    port, file = free_port(), tmp_path / "both.pem"
+    trustme.CA().issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(str(file))
+
+    async def run() -> list[str]:
+        receiver = WebhookReceiver(feed(f"127.0.0.1:{port}", certificate=str(file)))
+        shown = []
+        for epoch in (1, 2):
+            async with in_background(receiver.run(MemorySink(), Resume(epoch))) as running:
+                await until_it_listens(f"127.0.0.1:{port}", running)
+                shown.append(await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port)))
+            file.write_text("-----BEGIN")
+        return shown
+
+    before, later = asyncio.run(run())
+    assert later == before

@@ -264,11 +264,13 @@ def test_a_client_that_stops_while_on_connect_runs_has_no_connection() -> None:
     run(work())
 
 
-def test_a_client_ends_its_connections_at_once_and_not_one_after_another() -> None:
-    async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"\1\xff\x9b" + bytes(16) + HANDSHAKE[1:])
-        await asyncio.Event().wait()
+async def deaf(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A peer that shakes hands, reads nothing more and never closes."""
+    writer.write(b"\1\xff\x9b" + bytes(16) + HANDSHAKE[1:])
+    await asyncio.Event().wait()
 
+
+def test_a_client_ends_its_connections_at_once_and_not_one_after_another() -> None:
     async def work() -> None:
         async with scripted(deaf) as address:
             builder = ConfigurationBuilder().add_transport("tcp", port=address.port).set(close_timeout=1_000)
@@ -280,5 +282,21 @@ def test_a_client_ends_its_connections_at_once_and_not_one_after_another() -> No
             for each in connections:
                 await each.abort()
             await stopping
+
+    run(work())
+
+
+def test_a_stop_that_is_cancelled_ends_all_connections_all_the_same() -> None:
+    async def work() -> None:
+        async with scripted(deaf) as address:
+            builder = ConfigurationBuilder().add_transport("tcp", port=address.port).set(close_timeout=1_000)
+            client = Client.create(builder.build())
+            connections = [await client.connect("127.0.0.1") for _ in range(3)]
+            stopping = asyncio.create_task(client.stop())
+            await until(lambda: all(each._is_leaving for each in connections), "the stop", seconds=10)
+            stopping.cancel()
+            await asyncio.wait([stopping], timeout=10)
+            assert stopping.cancelled()
+            assert [each.is_closed for each in connections] == [True] * 3
 
     run(work())

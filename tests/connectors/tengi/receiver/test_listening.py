@@ -82,3 +82,23 @@ def test_a_source_with_the_secret_and_the_certificate_of_now_is_let_in(tmp_path:
                 await running
 
     asyncio.run(asyncio.wait_for(run(), 30))
+
+
+def test_a_source_that_comes_again_while_a_new_certificate_is_half_written_is_shown_the_one_before(
+    tmp_path: Path,
+) -> None:
+    token, certificate, ca = tmp_path / "token", tmp_path / "server.pem", trusted_file(tmp_path)
+    token.write_text("token")
+
+    async def run() -> None:
+        port = free_port()
+        receiver = CONNECTOR.receiver(listening(port, certificate, token))
+        for epoch in (1, 2):
+            async with in_background(receiver.run(MemorySink(), Resume(epoch))) as running:
+                await until_it_listens(port)
+                assert await admits(port, "token", ca)
+                with suppress(SourceUnavailable):
+                    await running
+            certificate.write_text("-----BEGIN")
+
+    asyncio.run(asyncio.wait_for(run(), 30))

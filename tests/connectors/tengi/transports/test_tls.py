@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from silverfold.conf.errors import ConfigError, SourceUnavailable, UntrustedSource
 from silverfold.connectors.tengi.transports.configuration import Tls
 from tests.connectors.tengi.client.test_connection import echo
 from tests.support.certificates import AUTHORITY, of_a_stranger, server_of, trusted_file
+from tests.support.polling import until
 from tests.support.tengi.pairs import TRANSPORTS, connected, run, serving
 
 each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
@@ -38,6 +40,21 @@ def test_a_strangers_certificate_is_refused_unless_verification_is_off(transport
     with pytest.raises(UntrustedSource):
         run(_ask(transport, served, Tls()))
     assert run(_ask(transport, served, Tls(verify=False))) == "secret"
+
+
+def test_a_client_that_does_not_trust_a_server_is_named_in_its_log_with_the_likely_reason() -> None:
+    async def refused() -> Any:
+        async with serving(tls=Tls(context=of_a_stranger())) as server:
+            with capture_logs() as logged:
+                with pytest.raises(UntrustedSource):
+                    async with connected(server, "tcp", tls=Tls()):
+                        pass
+                await until(lambda: logged, "its end", seconds=10)
+            return logged[0]
+
+    dropped = run(refused())
+    assert dropped["client"].startswith("127.0.0.1:")
+    assert dropped["reason"].endswith("it may not trust us")
 
 
 @each_transport
