@@ -184,7 +184,9 @@ class ClientPollingLink(Link):
             return
         head, _ = await read_answer(socket, MAX_HEAD) or (None, b"")
         if head is None:
-            raise SourceUnavailable("the connection ended under a post, which may be lost")
+            raise SourceUnavailable(
+                'the connection ended under a post, which may be lost; Java answers none: for it, peer is "java"'
+            )
         if head.status != HTTPStatus.NO_CONTENT:
             raise RemoteProtocolError(f"status {head.status} to a post", reason="bad_status")
         if head.closes:
