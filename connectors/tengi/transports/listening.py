@@ -44,6 +44,8 @@ _MAX_PENDING: Final = 256
 _MAX_JAVA_BODY: Final = 1 << 20
 _HEAD_OF_PACKET: Final = 23
 """Bytes of a body that identify its connection, and show whether it is a Message."""
+_NOT_OFFERED: Final = {b"\x1f\x8b": "gzip", b"\xff\x73\x4e\x61": "snappy", b"\x16\x03": "TLS"}
+"""What a connection may begin with that a server in Java can be made to understand."""
 _ACCEPT_AGAIN: Final = 0.5
 """Seconds between an error of accept and the next try."""
 
@@ -203,6 +205,8 @@ class Listening:
                 await self._serve_stream(socket, Transport.TCP, first)
         elif first[:1].isupper() and transports - {Transport.TCP}:
             await self._serve_http(socket, HttpReader(first), transports)
+        elif named := next((name for begin, name in _NOT_OFFERED.items() if first.startswith(begin)), None):
+            raise RemoteProtocolError(f"{named} is not offered here", reason="not_offered")
 
     async def _serve_stream(self, socket: _Socket, transport: Transport, first: bytes) -> None:
         protocol, log = self._protocol(transport), self._log.bind(client=socket.peer, transport=transport.value)

@@ -7,6 +7,7 @@ import random
 from contextlib import AsyncExitStack
 
 import pytest
+from structlog.testing import capture_logs
 
 from silverfold.connectors.tengi.protocol import Identifier
 from silverfold.connectors.tengi.protocol.heads import MAGIC
@@ -99,6 +100,20 @@ async def _tcp_open(port: int, stack: AsyncExitStack) -> tuple[object, Identifie
     while len(answer) < 46:
         answer += await socket.read()
     return socket, Identifier(answer[3:19])
+
+
+@pytest.mark.parametrize(
+    ("first", "named"), [(b"\x1f\x8b\x08", "gzip"), (b"\xff\x73\x4e\x61", "snappy"), (b"\x16\x03\x01", "TLS")]
+)
+def test_what_is_not_offered_is_refused_by_name(first: bytes, named: str) -> None:
+    async def work() -> None:
+        async with serving(echo, "tcp") as server:
+            with capture_logs() as logs:
+                await exchange(port_of(server), first)
+        found = [each["reason"] for each in logs if each["event"] == "client_dropped"]
+        assert found == [f"not_offered: {named} is not offered here"]
+
+    run(work())
 
 
 @pytest.mark.parametrize("kind", ["foreign", "handshake", "poll", "unknown type", "too large", "noise"])
