@@ -128,7 +128,8 @@ class SqliteCloudTable(Table):
     """Columns that name a row, of a table without a primary key; by default its primary key. SQLite may notify nothing
     of such a table: then it is as its last snapshot was (``options.reconcile_hours``)."""
     channel: SourceName = ""
-    """Instead of a table, a channel: its messages are rows, which are only ever added."""
+    """Instead of a table, a channel: its messages are rows, which are only ever added. A table of the database is none,
+    also where ``LISTEN`` takes it: the mark ``no channel`` says so."""
     log: bool = False
     """Instead of the table's rows, a row for each notified change of its ``source``: ``sender``, ``op``, and in JSON
     ``key``, ``old_key``, ``columns``. It lacks what happens while nobody listens."""

@@ -21,6 +21,7 @@ snapshot, ``inside``        a frame of the SELECT's result, its end included; ``
 ``no schema version``       the server does not report schema changes: a recreated table shows only at a snapshot
 ``table left out``          why a table of the database is not read
 ``unknown stream``          once per epoch for each: a notified table that is not yet captured
+``no channel``              a warning to the table of a channel: the channel is a table of the database
 ``bad notification``        landed in its table's stream, but cannot be decoded; the table is read again
 ``bad frame``               not a frame, or a notification of no known table: its beginning, in base64; the latter also
                             lands in every table's stream, for it may belong to any

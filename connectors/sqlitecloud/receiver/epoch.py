@@ -54,6 +54,7 @@ class Epoch:
         circuit_breaker: CircuitBreaker,
         clock: Callable[[], float],
         logged: Collection[str] = (),
+        channels: Collection[str] = (),
     ) -> None:
         self.settings, self._options, self._channel = tables, options, channel
         self._backoff, self.circuit_breaker, self._clock = backoff, circuit_breaker, clock
@@ -61,6 +62,7 @@ class Epoch:
         self._by_name: dict[bytes, TableAttempts] = {}
         self._deferred = DeferredChecks()
         self._logged, self._unknown = logged, set[str]() if options.all_tables else set(logged)
+        self._channels = channels
         self._unread = set[str]()
         self._on_return: dict[str, Callable[[], list[Frame]]] = {}
         self.candidates: list[str] = []
@@ -200,7 +202,14 @@ class Epoch:
             return []
         self._unknown.add(stream)
         self.candidates.append(stream)
-        return [mark("unknown stream", stream=stream)]
+        return [mark("unknown stream", stream=stream), *self._of_channel(stream)]
+
+    def _of_channel(self, table: str) -> list[Frame]:
+        """Return a warning for the silver table of a channel that is a table, which has no messages."""
+        if table not in self._channels:
+            return []
+        why = f"{table} is a table of the database, whose changes are no messages: name it as source, not as channel"
+        return [mark("no channel", stream=message_stream(table), level="warning", reason=why)]
 
     def _land_unreadable(self, notification: Notification, error: WireError) -> list[Frame]:
         """Land an undecodable notification in the streams that it may be of: every table's if it names none."""

@@ -106,6 +106,7 @@ class SqliteCloudReceiver:
             circuit_breaker=self._circuit_breaker,
             clock=self._clock,
             logged=self._logged,
+            channels=self._channels,
         )
         try:
             schema = await self._log_in(db, settings, sink)

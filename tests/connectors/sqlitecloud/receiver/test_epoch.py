@@ -28,7 +28,7 @@ class Clock:
         return self.now
 
 
-def epoch_of(*tables, **options):
+def epoch_of(*tables, channels=(), **options):
     clock = Clock()
     breaker = CircuitBreaker(lambda: Backoff(1.0, 60.0, Highest()), clock)
     epoch = Epoch(
@@ -38,6 +38,7 @@ def epoch_of(*tables, **options):
         backoff=lambda: Backoff(1.0, 60.0, Random(1)),
         circuit_breaker=breaker,
         clock=clock,
+        channels=channels,
     )
     return epoch, clock, [epoch.add(table) for table in tables]
 
@@ -227,6 +228,15 @@ def test_a_table_that_broke_epochs_is_due_only_once_it_is_suspended_no_longer():
     assert (epoch.next_due(), epoch.wait()) == (None, 1.0)
     clock.now += 1
     assert epoch.next_due() is bar
+
+
+def test_a_channel_that_is_a_table_is_a_warning_to_the_table_of_its_messages():
+    epoch, _, _ = epoch_of("foo", channels=["bar"])
+    change = text(channel="bar", channel_type="TABLE", sqlite_pk_name=["id"], payload=[])
+    found = [frame for frame in epoch.receive(notifications(change, change)) if frame.stream == "notify:bar"]
+    (warning,) = [json.loads(frame.body) for frame in found]
+    assert (warning["mark"], warning["level"]) == ("no channel", "warning")
+    assert warning["reason"].endswith("name it as source, not as channel")
 
 
 def test_a_stream_nobody_knows_is_told_once_and_found_again_once_its_table_left():
