@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -270,13 +271,19 @@ async def deaf(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     await asyncio.Event().wait()
 
 
+@contextlib.asynccontextmanager
+async def stop_of_three() -> AsyncIterator[tuple[asyncio.Task[None], list[Connection]]]:
+    """Begin to stop a client of three deaf peers; yield the stop and the connections."""
+    async with scripted(deaf) as address:
+        builder = ConfigurationBuilder().add_transport("tcp", port=address.port).set(close_timeout=1_000)
+        client = Client.create(builder.build())
+        connections = [await client.connect("127.0.0.1") for _ in range(3)]
+        yield asyncio.create_task(client.stop()), connections
+
+
 def test_a_client_ends_its_connections_at_once_and_not_one_after_another() -> None:
     async def work() -> None:
-        async with scripted(deaf) as address:
-            builder = ConfigurationBuilder().add_transport("tcp", port=address.port).set(close_timeout=1_000)
-            client = Client.create(builder.build())
-            connections = [await client.connect("127.0.0.1") for _ in range(3)]
-            stopping = asyncio.create_task(client.stop())
+        async with stop_of_three() as (stopping, connections):
             for each in connections:
                 await until(lambda each=each: each._is_leaving, "its end", seconds=10)
             for each in connections:
@@ -288,11 +295,7 @@ def test_a_client_ends_its_connections_at_once_and_not_one_after_another() -> No
 
 def test_a_stop_that_is_cancelled_ends_all_connections_all_the_same() -> None:
     async def work() -> None:
-        async with scripted(deaf) as address:
-            builder = ConfigurationBuilder().add_transport("tcp", port=address.port).set(close_timeout=1_000)
-            client = Client.create(builder.build())
-            connections = [await client.connect("127.0.0.1") for _ in range(3)]
-            stopping = asyncio.create_task(client.stop())
+        async with stop_of_three() as (stopping, connections):
             await until(lambda: all(each._is_leaving for each in connections), "the stop", seconds=10)
             stopping.cancel()
             await asyncio.wait([stopping], timeout=10)
