@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from silverfold.conf.model import PathText, Seconds, Strict, Table
 from silverfold.connectors.base import Feed
@@ -14,11 +14,6 @@ from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
 
 _ONLY_WITH = {"every": SubscribeMode.SNAPSHOT_ONLY, "apply": SubscribeMode.UPDATES_ONLY}
 """Settings that apply in one mode only."""
-
-
-def _as_called_here(mode: object) -> object:
-    """Return our name of a mode that the documentation names differently from the schema."""
-    return SubscribeMode.UPDATES_ONLY if mode == "update_only" else mode
 
 
 class DeephavenOptions(Strict):
@@ -52,7 +47,7 @@ class DeephavenTable(Table):
 
     ROW_SETTINGS = ("mode", "apply")
 
-    mode: Annotated[SubscribeMode, BeforeValidator(_as_called_here)] = SubscribeMode.SNAPSHOT_WITH_UPDATES
+    mode: SubscribeMode = SubscribeMode.SNAPSHOT_WITH_UPDATES
     """What to request: ``snapshot_with_updates``, ``snapshot_only`` or ``updates_only``, which may be called
     ``update_only``."""
     columns: tuple[Annotated[str, Field(min_length=1)], ...] = ()

@@ -1,13 +1,14 @@
 """``silverfold sbe validate``: print the errors and warnings of a schema.
 
-One line each, ``file:line: code: reason``; codes are Exx for errors and Wxx for warnings, and are stable.
+One line each, ``file:line: code: reason``; codes are Exx for errors and Wxx for warnings, and are stable. Groups that
+came later, or are deprecated, have a note each.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TextIO
 
@@ -19,7 +20,7 @@ from silverfold.conf.text import in_one_line
 from silverfold.jobs.common.console import console_on
 
 if TYPE_CHECKING:
-    from silverfold.connectors.wire.sbe.schema.model import Schema
+    from silverfold.connectors.wire.sbe.schema.model import Group, Message, Schema
 
 SchemaFile = Annotated[Path, typer.Argument(metavar="FILE.xml", help="The schema.")]
 Accept = Annotated[
@@ -58,6 +59,8 @@ def validate(
         raise typer.Exit(2) from None
     dated = has_dates(schema)
     show([with_dates(warning, dated=dated) for warning in schema.warnings], sys.stdout)
+    for note in _group_notes(schema):
+        typer.echo(in_one_line(f"{file}: note: {with_dates(note, dated=dated)}"))
     typer.echo(in_one_line(f"{_counted(file, 0, len(schema.warnings))}: {with_dates(described(schema), dated=dated)}"))
 
 
@@ -88,6 +91,22 @@ def described(schema: Schema) -> str:
     order = "little" if schema.byte_order == "<" else "big"
     messages = f"{len(schema.messages)} {'message' if len(schema.messages) == 1 else 'messages'}"
     return f"schema {schema.id}{package}, version {schema.version}, {order}-endian, {messages}"
+
+
+def _group_notes(schema: Schema) -> Iterator[str]:
+    """Yield what each group that came later, or is deprecated, means on the wire."""
+    for message in schema.messages.values():
+        for path, group in _groups(message, message.name):
+            if group.since_version > message.since_version:
+                yield f"group {path}, since version {group.since_version}: older messages have no dimensions of it"
+            if group.deprecated is not None:
+                yield f"group {path}, deprecated since version {group.deprecated}: its dimensions are still on the wire"
+
+
+def _groups(body: Message | Group, path: str) -> Iterator[tuple[str, Group]]:
+    for group in body.groups:
+        yield f"{path}.{group.name}", group
+        yield from _groups(group, f"{path}.{group.name}")
 
 
 def _line(error: SchemaError) -> str:

@@ -83,16 +83,17 @@ class TableClient(Closeable):
         self._thread.start()
 
     def subscribe(
-        self, subscription_id: int, mode: SubscribeMode, name: str, columns: Sequence[str] = (), filter: str = ""
+        self, subscription_id: int, mode: SubscribeMode | str, name: str, columns: Sequence[str] = (), filter: str = ""
     ) -> None:
         """Subscribe to a table. No columns: all of them; an empty filter: all rows. The listener gets the answer.
 
         Raises:
+            ValueError: There is no such mode.
             LocalProtocolError: The id was used before on this connection.
             SourceUnavailable: The server's first frame does not arrive, the request cannot be sent, or the connection
                 is over.
         """
-        self._send(lambda: self._session.subscribe(subscription_id, mode, name, columns, filter))
+        self._send(lambda: self._session.subscribe(subscription_id, SubscribeMode(mode), name, columns, filter))
 
     def unsubscribe(self, subscription_id: int) -> None:
         """End a subscription. Updates may still arrive until the listener is called with its end.

@@ -14,7 +14,7 @@ from silverfold.connectors.deephaven.protocol.types import ColumnType
 
 
 class SubscribeMode(StrEnum):
-    """What the server sends for a subscription."""
+    """What the server sends for a subscription. ``update_only`` is the documentation's name of ``updates_only``."""
 
     SNAPSHOT_ONLY = "snapshot_only"
     """One snapshot; then the server removes the subscription."""
@@ -22,6 +22,10 @@ class SubscribeMode(StrEnum):
     """A snapshot, then updates until unsubscribed."""
     UPDATES_ONLY = "updates_only"
     """Updates until unsubscribed: the table cannot be rebuilt from them."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> SubscribeMode | None:
+        return cls.UPDATES_ONLY if value == "update_only" else None
 
 
 class ErrorCode(StrEnum):

@@ -31,7 +31,7 @@ from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import (
 )
 from silverfold.connectors.hstreamdb.protocol.records import batch_number, may_miss
 from silverfold.connectors.hstreamdb.protocol.times import creation_of
-from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches, ShardProgress
+from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches, ShardProgress, joined
 
 _MOST_RANGES: Final = 100
 """Ranges of a shard in a control frame, the lowest ones: a subscription that others share has any number of them."""
@@ -90,7 +90,7 @@ class ControlFrames:
                 has_begun=(bool(begun or guess) or sends_all) and not any(after == 0 for after, _ in gaps),
                 is_guess=guess > begun,
                 landed_before=begun,
-                gaps=gaps + others if sends_all else gaps,
+                gaps=joined(gaps + others) if sends_all else gaps,
                 elsewhere=[] if sends_all else others,
             )
         return shards

@@ -61,7 +61,7 @@ class ShardProgress:
     """Records of all other batches, which came again or late."""
 
     def take(self, batch_id: int, records: int, published_ms: int, *, is_whole: bool = True) -> bool:
-        """Count a frame. Return whether it shows that batches before it have not landed.
+        """Count a frame. Return whether it shows that batches before it have not landed, or behind it.
 
         Args:
             is_whole: Whether it has the batch from its first record on.
@@ -69,12 +69,13 @@ class ShardProgress:
         if self.is_guess and batch_id > self.landed_before:
             self.newest, self.is_guess = min(self.newest, batch_id - 1), False
         self.oldest = min(self.oldest or batch_id, batch_id)
+        is_before_a_gap = self._begin_sooner(batch_id)
         if is_whole:
             self.elsewhere = _without(batch_id, self.elsewhere)
         self.gaps = _without(batch_id, self.gaps)  # one that is missing again may be above all that landed
         if batch_id <= self.newest:
             self.again += records
-            return False
+            return is_before_a_gap
         is_behind_a_gap = self._note(self.newest, batch_id)  # from 0 on, until it is known where the shard begins
         self.newest, self.published_ms = batch_id, published_ms
         self.batches += 1
@@ -85,7 +86,8 @@ class ShardProgress:
         """Return whether a batch has not come."""
         if batch_id > self.newest or (self.is_guess and batch_id > self.landed_before):
             return True
-        return any(after < batch_id < before for after, before in self.gaps)
+        ranges = [*self.gaps, *(each for each in self.elsewhere if each[0] == 0)]
+        return any(after < batch_id < before for after, before in ranges)
 
     @property
     def landed(self) -> LandedBatches:
@@ -130,6 +132,14 @@ class ShardProgress:
         self.gaps = [(max(start, after), end) for start, end in self.gaps if may_miss(after, end)]
         self.newest, self.has_begun = max(self.newest, after), True
 
+    def _begin_sooner(self, batch_id: int) -> bool:
+        """Expect what is behind a batch that came, though the feed seemed to begin behind it. Return whether any is."""
+        for at, (start, end) in enumerate(self.elsewhere):
+            if start == 0 and batch_id < end:
+                self.elsewhere[at] = (0, batch_id)
+                return self._note(batch_id, end)
+        return False
+
     def lose(self, until: int) -> None:
         """Expect no batch up to one any more, though those that are missing may be there."""
         lost = [(start, min(end, until + 1)) for start, end in [*self.gaps, (self.newest, until + 1)] if start < until]
@@ -141,6 +151,11 @@ class ShardProgress:
         """Note that a part of a batch is not to come, though it may be there."""
         if len(self.elsewhere) < _MOST_GAPS:
             self.elsewhere.append((batch_id - 1, batch_id + 1))
+
+    def miss_part(self, batch_id: int) -> None:
+        """Note that a part of a batch is missing, and may still come."""
+        if len(self.gaps) < _MOST_GAPS:
+            self.gaps = joined([*self.gaps, (batch_id - 1, batch_id + 1)])
 
     def skip(self, after: int, first: int) -> bool:
         """Expect no batch between two any more. Return whether that was still the gap: none has come meanwhile."""
@@ -177,8 +192,21 @@ def _without(batch_id: int, ranges: list[tuple[int, int]]) -> list[tuple[int, in
     return [part for part in parts if may_miss(*part)]
 
 
+def joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return ranges of batches that have not come, in order, each batch in one of them."""
+    found: list[tuple[int, int]] = []
+    for after, before in sorted(ranges):
+        if found and after < found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], before)
+        else:
+            found.append((after, before))
+    return found
+
+
 def landed_batches(positions: Iterable[str]) -> dict[int, LandedBatches]:
     """Return what has landed of each shard, as far as source positions show it.
+
+    A batch of which only later records have landed is missing.
 
     Args:
         positions: Of frames, in the order of landing; or the text of `resume_text`, before that of later frames.
@@ -189,7 +217,11 @@ def landed_batches(positions: Iterable[str]) -> dict[int, LandedBatches]:
             place, *missing = each.split("+")
             shard_id, batch_id, *index = map(int, place.split("-"))
             if index:
-                shards[shard_id].take(batch_id, 0, 0)
+                shard = shards[shard_id]
+                is_part = index[0] > 0 and shard.is_missing(batch_id)
+                shard.take(batch_id, 0, 0)
+                if is_part:
+                    shard.miss_part(batch_id)
             else:
                 gaps = [(int(after), int(before)) for after, before in (gap.split("-") for gap in missing)]
                 shards[shard_id] = ShardProgress(batch_id, has_begun=True, gaps=gaps)

@@ -61,6 +61,10 @@ class Overdue:
     failures: Counter[str] = field(default_factory=Counter)
     """Failures in a row of each call of a look, by its name."""
 
+    def of_another_subscription(self) -> Overdue:
+        """Return what holds of another subscription too: since when records are due is not known yet."""
+        return Overdue(seen=self.seen, failures=self.failures)
+
 
 class GapSearch:
     """Looks gaps up in their shards, and finds out where shards begin for the feed.

@@ -86,6 +86,8 @@ class HStreamReceiver:
                 [*resume.source_positions.values(), *resume.silver_positions.values()]
             )
             control = ControlFrames(self._options, found.subscription, self._last_control or resume.last_control)
+            if control.is_anew:
+                self._overdue = self._overdue.of_another_subscription()
             epoch = Epoch(self._options.stream, control.expected(self._landed))
             progress = Progress(
                 client,

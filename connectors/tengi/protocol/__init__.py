@@ -9,6 +9,7 @@
 ============  ======================================================================================
 """
 
+from silverfold.connectors.tengi.protocol.debugger import SerializationDebugger
 from silverfold.connectors.tengi.protocol.decoder import Decoder
 from silverfold.connectors.tengi.protocol.encoder import Encoder
 from silverfold.connectors.tengi.protocol.errors import UnknownType
@@ -48,6 +49,7 @@ __all__ = [
     "Packet",
     "PollingRequest",
     "PollingResponse",
+    "SerializationDebugger",
     "Short",
     "TypeRegistry",
     "UnknownType",

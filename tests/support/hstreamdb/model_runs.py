@@ -93,6 +93,9 @@ class Run:
                 for _ in range(rng.randint(2, 4)):
                     await self._first_process()
                 await self._last_process()
+                if self._conditions.is_repaired:
+                    await self._repair()
+                    await self._last_process()
 
     async def _serve(self) -> None:
         while True:
@@ -131,9 +134,20 @@ class Run:
                 for shard in SHARDS:
                     source.append(1, shard)
                 await asyncio.sleep(4.5 * ACK_SECONDS)
-            if self._conditions.is_repaired:
-                source.unsubscribe()
-                await asyncio.sleep(6 * ACK_SECONDS)
+
+    async def _repair(self) -> None:
+        """Delete the subscription; a process dies under the repair, and others may take some of it away again."""
+        rng, source = self._rng, self.source
+        source.unsubscribe()
+        sink = SlowSink(rng)
+        async with in_background(self._receive(sink)):
+            await asyncio.sleep(rng.choice([0.3, 1.2, 3]))
+            landed = sink.landed_at_death()
+            source.disconnect()
+        sink.frames = landed
+        if source.subscription is not None and rng.random() < 0.5:
+            await source.take_away(acknowledged=True)
+            source.unsubscribe()
 
     async def _receive(self, sink: SlowSink) -> None:
         self.sinks.append(sink)

@@ -229,16 +229,6 @@ def test_a_gap_lands_with_the_frame_that_shows_it_and_what_lands_later_closes_it
     )  # whichever sends what is missing
 
 
-def test_what_comes_before_the_first_frame_is_missing_until_it_is_known_where_its_shard_begins() -> None:
-    epoch = Epoch(STREAM)
-    epoch.frames(b"", [RecordId(7, 6, 0)])
-    assert epoch.shards[7].gaps == [(0, 6)]
-    epoch.shards[7].begin(3)
-    assert epoch.shards[7].gaps == [(3, 6)]
-    epoch.shards[7].begin(5)
-    assert epoch.shards[7].gaps == []
-
-
 EPOCH = 1 << 32
 
 
@@ -278,13 +268,6 @@ def test_a_checkpoint_above_the_tail_of_its_shard_is_not_believed() -> None:
     assert control.next_frames(found, epoch) == []
     frames = control.next_frames(found, epoch, {7: EPOCH + 9})
     assert json.loads(frames[0].body)["offsets"] == {"7": str(EPOCH + 9)}
-
-
-def test_records_that_came_again_last_are_no_sign_of_another_warehouse() -> None:
-    resumed = CONNECTOR.resume_position(["7-9-0", "8-1-0", "7-5-0"])
-    assert resumed == "7-9+0-5+5-9,8-1"
-    assert CONNECTOR.resume_position([resumed, "8-2-0", "7-6-0"]) == "7-9+0-5+6-9,8-2"
-    assert landed_batches([resumed])[8] == LandedBatches(1)
 
 
 def anew(
