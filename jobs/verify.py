@@ -68,8 +68,9 @@ def verify(
 
     The verdicts are recorded for `silverfold report`, without keys or cells, in `_silverfold/FEED/verified`.
 
-    Exit code 1 when a table differs, cannot be verified, is held or stopped, or not built though frames of it landed; 3
-    when the store or the source is unavailable, or files of a table while no other differs: each is verified.
+    Exit code 1 when a table differs, cannot be verified, is held or stopped, or not built though frames of it landed,
+    and when nothing has landed at all; 3 when the store or the source is unavailable, or files of a table while no
+    other differs: each is verified.
     """
     from silverfold.connectors.feeds import chosen_tables  # noqa: PLC0415 - --help must not load what jobs run on
     from silverfold.pipelines.verifying.verify_feed import verify_feed  # noqa: PLC0415 - as above
@@ -90,20 +91,11 @@ def verify(
     if as_json:
         print_json(found)
     else:
-        _show_with_ways_on(found, places_of(settings), connector, opened)
+        show(found, sys.stdout, _obstacles(places_of(settings), connector, opened, found.tables))
     if found.retryable:
         raise typer.Exit(3)
     if not found.equal:
         raise typer.Exit(1)
-
-
-def _show_with_ways_on(found: Verification, places: Places, connector: Connector, feed: Feed) -> None:
-    """Print the result, with what keeps a rebuild from making a table anew, and whether there is anything to verify."""
-    from silverfold.pipelines.landing.bronze import last_position  # noqa: PLC0415 - --help must not load what jobs run on
-
-    show(found, sys.stdout, _obstacles(places, connector, feed, found.tables))
-    if last_position(places.bronze(feed.name), feed.name) < 0:
-        print(f"nothing has landed for feed {feed.name} in {places.warehouse}")
 
 
 def show(found: Verification, out: TextIO, obstacles: Mapping[str, str] = MappingProxyType({})) -> None:

@@ -30,7 +30,7 @@ from silverfold.conf.text import joined
 from silverfold.connectors.base import Connector, Feed, TableKind
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
 from silverfold.pipelines.holding.quarantine_log import PASSED_OVER, current_hold, quarantined
-from silverfold.pipelines.landing.bronze import CARRYING, read_small_columns
+from silverfold.pipelines.landing.bronze import CARRYING, last_position, read_small_columns
 from silverfold.pipelines.landing.dropped import dropped_of
 from silverfold.pipelines.landing.losses import losses_of
 from silverfold.pipelines.landing.ranges import Range, format_ranges, is_inside
@@ -98,7 +98,7 @@ class TableVerification(Report):
     verdict: Verdict
     reason: str | None
     """Null, except in these cases: ``verdict`` is ``unknown``; ``different`` for more than ``differences`` show; only a
-    part was compared; the table is held or stopped, or not built though frames of it have landed."""
+    part was compared; the table is held or stopped; or not built though frames of it have landed, or as nothing has."""
     position: int | None
     """Position the table had reached: expected rows are those of bronze up to and including it."""
     delta_version: int | None
@@ -129,7 +129,8 @@ class Verification(Report):
     feed: str
     against: Literal["bronze", "source"]
     equal: bool
-    """No table is ``different``, ``unknown``, held, stopped, or ``not_built`` though frames of it have landed."""
+    """No table is ``different``, ``unknown``, held, stopped, or ``not_built`` though frames of it have landed; and
+    something has landed for the feed."""
     tables: tuple[TableVerification, ...]
     retryable: bool = False
     """Something in the store cannot be read now, and no table is ``different``: verify again later."""
@@ -356,10 +357,13 @@ def _holding(places: Places, feed: str, found: TableVerification) -> str | None:
 
 
 def _not_built(places: Places, connector: Connector, feed: Feed, table: str) -> TableVerification:
-    cut = last_cuts(places, feed.name).get(table)
+    cut, bronze = last_cuts(places, feed.name).get(table), places.bronze(feed.name)
+    if cut is None and last_position(bronze, feed.name) < 0:
+        why = f"nothing has landed for feed {feed.name} in {places.warehouse}"
+        return unknown(table, why, verdict=Verdict.NOT_BUILT)
     if cut is None:
         stream = connector.stream(feed, table)
-        found = read_small_columns(places.bronze(feed.name), after=-1)
+        found = read_small_columns(bronze, after=-1)
         kinds = (batch.filter(pc.field("stream") == stream)["kind"] for batch in found)
         landed = any(kind in CARRYING for each in kinds for kind in each.unique().to_pylist())
         return unknown(table, "frames of it have landed" if landed else None, verdict=Verdict.NOT_BUILT)

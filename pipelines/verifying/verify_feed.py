@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 from silverfold.conf.errors import RemoteProtocolError, SourceRefused, StoreUnavailable, WireError
+from silverfold.pipelines.landing.bronze import last_position
 from silverfold.pipelines.landing.source_change import misread_since_landed
 from silverfold.pipelines.logs import get_logger
 from silverfold.pipelines.places import history_of, places_of
@@ -80,11 +81,11 @@ def verify_feed(
 
 
 def _record(places: Places, found: Verification) -> None:
-    """Record the result for reports, if there is a table; warn if that fails: some may only read the store."""
-    if all(each.verdict is Verdict.NOT_BUILT and each.reason is None for each in found.tables):
-        return
+    """Record the result for reports, if anything has landed; warn if that fails: some may only read the store."""
+    is_built = any(each.verdict is not Verdict.NOT_BUILT for each in found.tables)
     try:
-        record(places, found)
+        if is_built or last_position(places.bronze(found.feed), found.feed) >= 0:
+            record(places, found)
     except StoreUnavailable as error:
         get_logger("verify").warning("reports will not show this", feed=found.feed, reason=str(error))
 

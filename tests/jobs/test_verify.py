@@ -113,7 +113,7 @@ def test_a_result_that_cannot_be_recorded_is_told_and_stands(conf: Path, capsys:
 
 def test_of_a_feed_that_has_nothing_nothing_is_recorded(conf: Path):
     shutil.rmtree(conf / "lake")
-    assert exits(conf) == 0
+    assert exits(conf) == 1
     assert not (conf / "lake").exists()
 
 
@@ -195,9 +195,10 @@ def test_a_warehouse_in_which_nothing_has_landed_is_named(
 ):
     monkeypatch.setenv("SILVERFOLD__WAREHOUSE", "/nowhere/lake")
 
-    assert exits(conf) == 0
+    assert exits(conf) == 1
 
-    assert capsys.readouterr().out.endswith("\nnothing has landed for feed market in /nowhere/lake\n")
+    assert "trades: not_built: nothing has landed for feed market in /nowhere/lake\n" in capsys.readouterr().out
+    assert not Path("/nowhere").exists()
 
 
 def test_one_table_can_be_chosen(conf: Path, capsys: pytest.CaptureFixture[str]):
