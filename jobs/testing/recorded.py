@@ -74,7 +74,7 @@ def record(
     if newest < 0:
         raise ConfigError(file="arguments", key="feed", found=feed, allowed=f"one of which {source} has frames")
     oldest = retained_from(source, feed)
-    if last is not None and not oldest <= last <= newest:
+    if last is not None and not _is_position(last, oldest, newest):
         raise ConfigError(file="arguments", key="last", found=last, allowed=f"a position from {oldest} to {newest}")
     if target.local is not None and target.local.exists():
         raise ConfigError(file="arguments", key="folder", found=str(folder), allowed="one that is not there yet")
@@ -119,7 +119,7 @@ def build_recorded(
         found, allowed = str(warehouse), f"a folder without tables of the feed {feed}"
         raise ConfigError(file="arguments", key="warehouse", found=found, allowed=allowed)
     for stop in stops:
-        if not 0 <= stop <= newest:
+        if not _is_position(stop, 0, newest):
             raise ConfigError(file="arguments", key="stops", found=stop, allowed=f"positions from 0 to {newest}")
     first = 0
     for stop in sorted({*stops, newest}):
@@ -130,6 +130,10 @@ def build_recorded(
     for table, fault in faults.items() if not may_hold else ():
         raise AssertionError(f"table {table}, built from {folder}, holds: {fault.error_class}: {fault.reason}")
     return SilverFeed(project, feed, faults)
+
+
+def _is_position(value: object, first: int, last: int) -> bool:
+    return type(value) is int and first <= value <= last
 
 
 def in_warehouse(settings: Settings, warehouse: str | Path) -> Settings:

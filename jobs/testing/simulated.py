@@ -103,7 +103,8 @@ class SimulatedFeed(SilverFeed):
             if is_done:
                 return
             if time.monotonic() > end:
-                raise AssertionError(f"feed {self.name} has not caught up in {patience} s: {reasons}")
+                ways_on = "; until=… tells what else to wait for" if until is None else ""
+                raise AssertionError(f"feed {self.name} has not caught up in {patience} s: {reasons}{ways_on}")
             time.sleep(_PAUSE)
 
 

@@ -62,6 +62,13 @@ def test_a_record_may_end_before_the_newest_frame(landed: Path):
     assert last_position(Place("earlier"), "market") == 7
 
 
+@pytest.mark.parametrize("last", [5.5, "5", True, 11])
+def test_what_is_not_the_position_of_a_frame_ends_no_record(landed: Path, last: Any):
+    with pytest.raises(ConfigError, match=f"last: found {last!r}, allowed: a position from 0 to 10"):
+        record("my", "market", "half", last=last)
+    assert not Path("half").exists()
+
+
 def test_a_record_that_is_too_large_is_refused_with_the_position_up_to_which_it_is_not(landed: Path):
     sizes = [200 + len(body) for body in frames(bronze_of(landed / "warehouse"))["body"].to_pylist()]
     most = sum(sizes[:5])
@@ -115,6 +122,7 @@ def test_what_cannot_be_built_is_refused(landed: Path):
             "warehouse: found 'warehouse', allowed: a folder without tables of the feed market",
         ),
         ("market", "new", (3, 11), "stops: found 11, allowed: positions from 0 to 10"),
+        ("market", "new", (5.0,), r"stops: found 5\.0, allowed: positions from 0 to 10"),
     ):
         with pytest.raises(ConfigError, match=why):
             build_recorded(session, "my", "market", folder, warehouse, stops=stops)
