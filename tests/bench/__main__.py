@@ -27,7 +27,7 @@ BENCHES: Mapping[str, tuple[str, ...]] = {
     "verify": ("--rows", "1000000", "--runs", "2"),
     "landing": ("--megabytes", "64", "--runs", "3"),
     "sqlitecloud": ("--parts", "decode", "--notifications", "50000", "--runs", "3"),
-    "hstreamdb": ("--records", "20000", "--runs", "3"),
+    "hstreamdb": ("--records", "50000", "--runs", "3"),
     "tengi": ("--packets", "20000", "--runs", "3"),
     "sbe": ("--messages", "50000", "--runs", "3"),
 }
