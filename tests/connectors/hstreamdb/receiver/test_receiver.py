@@ -90,6 +90,25 @@ def test_a_source_that_waits_for_acknowledgements_gets_them_before_the_interval_
     asyncio.run(run())
 
 
+def test_what_a_receiver_holds_that_cannot_commit_is_at_most_the_window_and_a_batch() -> None:
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster() as (server, client):
+            settings = feed(server.address, max_unacked_records=50)
+            sink.is_open = False
+            async with received(settings, sink):
+                await until(lambda: bool(sink.marks("subscribed")))
+                await append(client, range(1_000))  # batches of up to 100 records
+                await until(lambda: len(sink.values()) >= 50)
+                await asyncio.sleep(0.3)  # several ticks of the cluster, in which it could send more
+                held = len(sink.values())
+                sink.is_open = True
+                await until(lambda: len(set(sink.values())) == 1_000)
+        assert 50 <= held < 50 + 100
+
+    asyncio.run(run())
+
+
 def test_several_consumers_share_the_shards() -> None:
     async def run() -> None:
         sink = CountingSink()
