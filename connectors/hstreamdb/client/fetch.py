@@ -143,6 +143,7 @@ class Fetch:
         self._buffered: set[RecordId] = set()
         self._buffered_bytes, self._max_buffered_bytes = 0, max_buffered_bytes
         self._is_closed = False
+        self._opened_at: float | None = None
         self._arrived, self._opened = asyncio.Event(), asyncio.Event()
         self._call: Any = cluster.channels.open_stream(node, STREAMING_FETCH.path)
         self._reader = asyncio.create_task(self._read())
@@ -155,6 +156,11 @@ class Fetch:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    @property
+    def seconds_open(self) -> float:
+        """Seconds since a node took the call; 0 if none has."""
+        return 0.0 if self._opened_at is None else asyncio.get_running_loop().time() - self._opened_at
 
     def ack(self, ids: Iterable[RecordId]) -> None:
         """Acknowledge records, without waiting. Only ids that came from this subscription; twice is harmless."""
@@ -212,6 +218,7 @@ class Fetch:
         """Open the call, then send acknowledgements."""
         with contextlib.suppress(aio.AioRpcError, asyncio.InvalidStateError):  # the reader finds out how it ended
             await self._call.write(self._request(()))
+            self._opened_at = asyncio.get_running_loop().time()
             self._opened.set()
             while True:
                 ids = await self.acks.first(MAX_ACK_IDS, patience=self._ack_delay)

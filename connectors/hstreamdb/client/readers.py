@@ -59,14 +59,13 @@ async def read_shard(
         max_batches: Most batches to read; 0 for all.
 
     Raises:
-        SourceUnavailable: No node answered, in all tries.
+        SourceUnavailable: No node sent a further batch, in all tries.
         SourceRefused: The shard is unknown, or an offset is not of it.
     """
     backoff = waits(Random())  # noqa: S311 - spreads retries, no secret
     last, count, tries = 0, 0, 0
     if start == SpecialOffset.LATEST:  # asked for now: a read that breaks before the first batch must begin there too
-        end = await tail(cluster, stream, shard_id)
-        start, last = SpecialOffset.EARLIEST, 0 if end is None else end.batch_id
+        start, last = SpecialOffset.EARLIEST, (await log_end(cluster, stream, shard_id)).batch_id
     while True:
         request = ReadShardStreamRequest(
             reader_id=f"silverfold-{uuid.uuid4().hex}",
@@ -85,8 +84,6 @@ async def read_shard(
                 if isinstance(answer, Status):
                     status = answer
                     break
-                tries = 0
-                backoff.reset()
                 for each in answer.received_records:
                     frame = FetchedFrame.of(StreamingFetchResponse(received_records=each).SerializeToString())
                     batch_id = frame.ids[0].batch_id if frame.ids else None
@@ -94,6 +91,8 @@ async def read_shard(
                         continue
                     last = batch_id or last
                     count += 1
+                    tries = 0
+                    backoff.reset()
                     yield frame
                     if count == max_batches:
                         return

@@ -38,6 +38,8 @@ from silverfold.connectors.hstreamdb.protocol.status import Action, Status
 ACK_DELAY: Final = 0.05
 """Seconds to gather acknowledgements for one request: servers do better with few large ones."""
 PATIENCE: Final = 60.0
+SERVED_SECONDS: Final = 1.0
+"""A call that was open so long was in service, even if nothing was there to send."""
 MAX_FAILURES: Final = 5
 """Calls in a row that end for unknown reasons, or are cancelled, after which the error is raised."""
 
@@ -84,6 +86,8 @@ async def fetch_records(
                         yield received
                     await asyncio.sleep(0)  # else a loop that never waits would leave no time to read and acknowledge
         except (SourceUnavailable, RemoteProtocolError) as error:
+            if fetch is not None and fetch.seconds_open >= SERVED_SECONDS:
+                reopening.reset()
             status = fetch.status if fetch is not None else None
             if status is not None and status.action is Action.RETRY_BOUNDED:
                 acks.clear()  # an id of a shard that the subscription does not have ends every call
@@ -112,7 +116,7 @@ class Reopening:
         self.reset()
 
     def reset(self) -> None:
-        """Note that a call delivers."""
+        """Note that a call delivers, or stands."""
         self._failing_since: float | None = None
         self._failures = 0
         self._backoff.reset()

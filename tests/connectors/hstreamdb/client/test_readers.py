@@ -65,7 +65,7 @@ def test_a_shard_is_read_as_frames_from_offset_to_offset() -> None:
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize(("end", "first"), [(1 << 32 | 7, 1 << 32 | 8), (1 << 32, 1)])
+@pytest.mark.parametrize(("end", "first"), [(1 << 32 | 7, 1 << 32 | 8), (2 << 32, 2 << 32 | 1), (0, 1)])
 def test_a_read_from_the_end_that_breaks_before_the_first_batch_begins_at_that_end_again(end: int, first: int) -> None:
     async def tail(*_: Any) -> GetTailRecordIdResponse:
         return GetTailRecordIdResponse(tail_record_id=RecordId(SHARD, end, 0).to_message())
@@ -119,6 +119,24 @@ def test_what_stays_is_raised_at_once_and_unavailable_after_some_tries(monkeypat
             assert node.calls["ReadShardStream"] == 1
         async with connected({"ReadShardStream": refusing("UNAVAILABLE", "gone")}) as (node, client):
             with pytest.raises(SourceUnavailable, match="gone"):
+                await read(client)
+            assert node.calls["ReadShardStream"] == 8
+
+    asyncio.run(scenario())
+
+
+def test_a_node_that_sends_the_last_batch_again_and_no_further_one_is_tried_as_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("silverfold.connectors.hstreamdb.client.channels.FIRST_WAIT", 0.001)
+
+    async def stuck(request: Any, context: Any) -> None:
+        await context.write(answer(request.from_.record_offset.batch_id or 1))
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "disk")
+
+    async def scenario() -> None:
+        async with connected({"ReadShardStream": stuck}) as (node, client):
+            with pytest.raises(SourceUnavailable, match="disk"):
                 await read(client)
             assert node.calls["ReadShardStream"] == 8
 

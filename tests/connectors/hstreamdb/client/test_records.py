@@ -12,6 +12,7 @@ import grpc
 import pytest
 
 from silverfold.conf.errors import InvalidValue, SourceRefused, SourceUnavailable
+from silverfold.connectors.hstreamdb.client import records
 from silverfold.connectors.hstreamdb.client.records import Received
 from silverfold.connectors.hstreamdb.protocol.messages.batches import BatchedRecord, StreamingFetchResponse
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import CheckSubscriptionExistResponse
@@ -41,11 +42,11 @@ class Calls:
         self.acknowledged += await requests.all_ids()
 
 
-async def take(records: AsyncGenerator[Received, None], count: int) -> list[Received]:
+async def take(fetched: AsyncGenerator[Received, None], count: int) -> list[Received]:
     """Take records, acknowledging each, and leave."""
     found = []
-    async with aclosing(records):
-        async for each in records:
+    async with aclosing(fetched):
+        async for each in fetched:
             await each.ack()
             found.append(each)
             if len(found) == count:
@@ -207,6 +208,21 @@ def test_unavailable_for_ever_is_raised_once_patience_is_over(method: str) -> No
             return node.calls[method]
 
     assert 2 < asyncio.run(scenario()) < 30  # with waits in between
+
+
+def test_calls_that_stood_for_long_are_no_lack_of_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "SERVED_SECONDS", 0.05)
+
+    async def stand(_requests: Requests, context: Any) -> None:
+        await asyncio.sleep(0.1)
+        await context.abort(grpc.StatusCode.UNAVAILABLE, "restarting")
+
+    async def scenario() -> None:
+        calls = Calls(*[stand] * 5, [frame(1, b"a")])
+        async with connected({"StreamingFetch": calls}) as (_, client):
+            assert len(await take(client.fetch("f", patience=0.25, rng=Random(1)), 1)) == 1
+
+    asyncio.run(scenario())
 
 
 def test_unforeseen_errors_are_retried_a_few_times_only() -> None:
