@@ -35,6 +35,7 @@ from silverfold.connectors.hstreamdb.receiver.epoch import Epoch, LandedBatches,
 
 _MOST_RANGES: Final = 100
 """Ranges of a shard in a control frame, the lowest ones: a subscription that others share has any number of them."""
+_NOTHING: Final = LandedBatches(0)
 
 
 class ControlFrames:
@@ -52,8 +53,7 @@ class ControlFrames:
         self._content: dict[str, Any] = {} if last is None else json.loads(last)
         self.is_anew = bool(self._content) and self._content.get("created") != creation_of(subscription)
         """Whether the subscription had taken another one's place when the epoch began."""
-        skipped = {} if self.is_anew else self._content.get("skipped", {})
-        self.skipped = {int(shard_id): int(batch_id) for shard_id, batch_id in skipped.items()}
+        self.skipped = _numbers({} if self.is_anew else self._content.get("skipped", {}))
         """Per shard, the batch up to which everything has landed or is known to be gone."""
         self.begins_at_end = subscription.offset == SpecialOffset.LATEST
         """Whether the subscription began at the end of the stream."""
@@ -64,25 +64,16 @@ class ControlFrames:
         Args:
             landed: What has landed; its missing ranges may be too large, since bronze drops old frames.
         """
-        floors = {} if self.is_anew else self._content.get("offsets", {})
-        sure = {shard_id: found.newest for shard_id, found in landed.items()}
-        for name, batch_id in floors.items():
-            sure[int(name)] = max(sure.get(int(name), 0), int(batch_id))
-        missing, elsewhere = (
-            {
-                int(name): [(int(after), int(before)) for after, before in ranges]
-                for name, ranges in self._content.get(member, {}).items()
-            }
-            for member in ("missing", "elsewhere")
-        )
-        found = {} if self.is_anew else self._content.get("guessed", {})
-        guessed = {int(name): int(batch_id) for name, batch_id in found.items()}
+        of_this = {} if self.is_anew else self._content
+        floors, guessed = _numbers(of_this.get("offsets", {})), _numbers(of_this.get("guessed", {}))
+        missing = _ranges(self._content.get("missing", {}))
+        elsewhere = _ranges(self._content.get("elsewhere", {}))
         sends_all = self.is_anew and not self.begins_at_end
         shards = {}
-        for shard_id in sure.keys() | self.skipped.keys() | elsewhere.keys() | guessed.keys():
-            begun = max(sure.get(shard_id, 0), self.skipped.get(shard_id, 0))
+        for shard_id in landed.keys() | floors.keys() | self.skipped.keys() | elsewhere.keys() | guessed.keys():
+            newest, open_ranges = landed.get(shard_id, _NOTHING)
+            begun = max(newest, floors.get(shard_id, 0), self.skipped.get(shard_id, 0))
             guess = guessed.get(shard_id, 0)
-            open_ranges = landed[shard_id].missing if shard_id in landed else ()
             gaps = [*_in_both(missing.get(shard_id, ()), open_ranges)]  # whichever subscription may send it
             others = elsewhere.get(shard_id, [])
             shards[shard_id] = ShardProgress(
@@ -191,6 +182,14 @@ class ControlFrames:
         )
         stream = self._options.stream
         return [mark("acknowledged elsewhere", stream=stream, level="warning", reason=why, batches=ahead)]
+
+
+def _numbers(batches: Mapping[str, str]) -> dict[int, int]:
+    return {int(shard_id): int(batch_id) for shard_id, batch_id in batches.items()}
+
+
+def _ranges(found: Mapping[str, Iterable[tuple[str, str]]]) -> dict[int, list[tuple[int, int]]]:
+    return {int(shard_id): [(int(after), int(before)) for after, before in each] for shard_id, each in found.items()}
 
 
 def _as_text(ranges: Mapping[int, Iterable[tuple[int, int]]]) -> dict[str, list[list[str]]]:

@@ -138,8 +138,8 @@ class Progress:
             listed = await self._calls.one("ListShards", self._list_shards)
             tails = await self._tails(listed or ())
             searched = {shard_id: tail for shard_id, tail in tails.items() if self._epoch.shards[shard_id].has_begun}
-            # Each is taken as soon as it is made: an epoch that ends meanwhile has it, as the next one believes.
             checkpoints = {} if found is None else {each.shard_id: each.batch_id for each in found.offsets}
+            # Each is taken as soon as it is made: an epoch that ends meanwhile has it, as the next one believes.
             sink.take(await self._gaps.look(tails, checkpoints))
             if listed is not None:
                 sink.take(self._gaps.give_up(listed))
