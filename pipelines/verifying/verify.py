@@ -129,8 +129,7 @@ class Verification(Report):
     feed: str
     against: Literal["bronze", "source"]
     equal: bool
-    """No table is ``different``, ``unknown``, held, stopped, or ``not_built`` though frames of it have landed; and
-    something has landed for the feed."""
+    """Something has landed; no table is ``different``, ``unknown``, held, stopped, or ``not_built`` though it has."""
     tables: tuple[TableVerification, ...]
     retryable: bool = False
     """Something in the store cannot be read now, and no table is ``different``: verify again later."""

@@ -39,8 +39,8 @@ def test_a_deephaven_client() -> None:
     with TableServer.start() as server:
         server.export_table("Quotes", table)
         program = printed("deephaven.client import").replace("7777", str(server.port))
-        waiting = "tables.expect_updates(1)\n    print('snapshot', flush=True)\n    tables.expect_updates(3)"
-        program = program.replace("tables.expect_updates(3)", waiting)
+        steps = "tables.expect_updates(1)\n    print('snapshot', flush=True)\n    tables.expect_updates(3)"
+        program = program.replace("tables.expect_updates(3)", steps)
         with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
             assert running.stdout is not None
             assert running.stdout.readline() == "snapshot\n"
