@@ -182,6 +182,12 @@ class HStreamTable(Table):
         return self
 
     @model_validator(mode="after")
+    def _has_no_operation_among_its_columns(self) -> HStreamTable:
+        if self.operation_form == "flat" and self.operation_member in self.columns:
+            raise ValueError(f"columns beside {self.operation_member}, which operation_member takes from the record")
+        return self
+
+    @model_validator(mode="after")
     def _encodings_fit(self) -> HStreamTable:
         for name, encoding in self.encodings.items():
             if name not in self.columns:

@@ -38,6 +38,8 @@ UNREACHABLE: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED"})
 """Codes of nodes that do not answer."""
 MAX_TRIES: Final = 8
 """Tries of one call while no node can be reached: one that died is replaced within seconds."""
+_UNTRUSTED: Final = re.compile("CERTIFICATE_VERIFY_FAILED|Hostname Verification Check failed")
+"""Words of gRPC for a certificate that is not trusted, or is of another host."""
 FIRST_WAIT: Final = 0.1
 LONGEST_WAIT: Final = 30.0
 _TOKEN_START: Final = 8
@@ -75,7 +77,7 @@ def may_pass(status: Status) -> bool:
 
 def status_error(status: Status, what: str) -> SilverfoldError:
     """Return the error to raise for the end of a call."""
-    if "CERTIFICATE_VERIFY_FAILED" in status.text:
+    if _UNTRUSTED.search(status.text):
         return UntrustedSource(text=f"{what}: {status.text}")
     return status.error(what)
 

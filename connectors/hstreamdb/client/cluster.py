@@ -149,7 +149,7 @@ class Cluster:
 
     def _mapped(self, node: ServerNode) -> str:
         advertised = str(Address(node.host, node.port))
-        return self._advertised.get(advertised, advertised)
+        return self._advertised.get(advertised.lower(), advertised)
 
     @staticmethod
     def _now() -> float:

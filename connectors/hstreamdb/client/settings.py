@@ -115,7 +115,7 @@ def _token(secret: SecretStr) -> SecretStr:
 
 
 def _targets(advertised: Mapping[str, str]) -> Mapping[str, str]:
-    return {str(parse_address(found)): str(parse_address(used)) for found, used in advertised.items()}
+    return {str(parse_address(found)).lower(): str(parse_address(used)) for found, used in advertised.items()}
 
 
 class ConnectionSettings(_Frozen):
@@ -137,7 +137,7 @@ class ConnectionSettings(_Frozen):
     def _tls_by_scheme(self) -> Self:
         encrypted = parse_url(self.url).is_encrypted
         if self.tls is not None and not encrypted:
-            raise ValueError("tls only with hstreams://")
+            raise ValueError("hstreams://, since certificates are given")
         if self.token is not None and not encrypted and not self.token_without_tls:
             raise ValueError("token only with hstreams://, or with token_without_tls")
         return self

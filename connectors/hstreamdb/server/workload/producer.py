@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from silverfold.conf.errors import InvalidValue
@@ -17,6 +17,7 @@ from silverfold.connectors.hstreamdb.server.workload.layouts import RecordLayout
 from silverfold.connectors.hstreamdb.server.workload.tables import ChangingTable
 
 _RECORDS_OF_A_BATCH: Final = 100
+_BYTES_OF_A_BATCH: Final = 1_000_000
 
 
 class TableProducer:
@@ -54,9 +55,23 @@ class TableProducer:
             fields = change_record(change, [self._table.key], self._layout, now_ms)
             entries[find_shard(self._ranges, key_hash(key))].append(_entry(fields, key))
         for shard, encoded in entries.items():
-            for start in range(0, len(encoded), _RECORDS_OF_A_BATCH):
-                self._append(shard, encode_batch(encoded[start : start + _RECORDS_OF_A_BATCH], self._compression))
+            for batch in _batches(encoded):
+                self._append(shard, encode_batch(batch, self._compression))
         return len(changes)
+
+
+def _batches(entries: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """Yield entries in batches of at most 100, which are no larger than a node takes uncompressed."""
+    batch: list[bytes] = []
+    size = 0
+    for entry in entries:
+        if batch and (len(batch) == _RECORDS_OF_A_BATCH or size + len(entry) > _BYTES_OF_A_BATCH):
+            yield batch
+            batch, size = [], 0
+        batch.append(entry)
+        size += len(entry)
+    if batch:
+        yield batch
 
 
 def _entry(fields: dict[str, Json], key: str) -> bytes:

@@ -5,7 +5,11 @@ Changes depend only on the seed and the rows. Two runs with one seed make the sa
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -19,21 +23,42 @@ from silverfold.connectors.hstreamdb.server.workload.layouts import Row, RowChan
 _FEWEST, _MOST = 1, 10
 _NULL_CHANCE: Final = 0.05
 _NUMBERS: Final = (int, float)
+MAX_ROW_BYTES: Final = 400_000
+"""Of a row as JSON: a record, of at most 1 MiB, may have it before and after a change."""
 
 
 def load_rows(file: Path) -> list[Row]:
-    """Return the rows of a file (`connectors.common.simulation`). Numbers and booleans are values, all else is text.
+    """Return the rows of a file (`connectors.common.simulation`).
+
+    Numbers and booleans are values, all else is text. Times without a zone are taken as UTC.
 
     Raises:
-        ConfigError: The file cannot be read, or has no rows, or some rows have the same key.
+        ConfigError: The file cannot be read, or has no rows; some rows have the same key, or a boolean; a number is
+            NaN or infinite, which JSON cannot have; or a row is too large for a record.
     """
     table = read_table_file(file)
     rows: list[Row] = [{name: _json(value) for name, value in row.items()} for row in table.to_pylist()]
     key = table.column_names[0]
-    if not rows or len({row[key] for row in rows}) < len(rows) or any(row[key] is None for row in rows):
-        allowed = f"rows, each with a value of its own in the first column, {key}"
+    keys = [row[key] for row in rows]
+    if not rows or len(set(keys)) < len(rows) or any(each is None or isinstance(each, bool) for each in keys):
+        allowed = f"rows, each with a value of its own in the first column, {key}, which is no boolean"
         raise ConfigError(file=str(file), key="table", found=f"{len(rows)} rows", allowed=allowed)
+    for row in rows:
+        strange = [name for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)]
+        if strange:
+            found, allowed = f"{row[strange[0]]} in {strange[0]}", "numbers that JSON has"
+            raise ConfigError(file=str(file), key="table", found=found, allowed=allowed)
+    if sum(_longest(name, rows) for name in rows[0]) > MAX_ROW_BYTES:
+        allowed = (
+            f"at most {MAX_ROW_BYTES} bytes: the longest values of all columns may meet in a row, twice in a record"
+        )
+        raise ConfigError(file=str(file), key="table", found="rows that are too large", allowed=allowed)
     return rows
+
+
+def _longest(name: str, rows: Sequence[Row]) -> int:
+    """Return the most bytes that a column takes in a record."""
+    return max(len(json.dumps({name: row[name]}, ensure_ascii=False).encode()) for row in rows)
 
 
 class ChangingTable:
@@ -50,7 +75,9 @@ class ChangingTable:
         self._order = list(self.rows)
         self._chance = Random(seed)  # noqa: S311 - repeatable, not secret
         self._can_delete = can_delete
-        self._new_keys = count(max((each for each in self._order if isinstance(each, int)), default=0) + 1)
+        numbers = [_whole(each) for each in self._order]
+        self._has_numbers = None not in numbers
+        self._new_keys = count(max((each for each in numbers if each is not None), default=0) + 1)
 
     def snapshot(self) -> list[RowChange]:
         """Return the rows there are."""
@@ -88,9 +115,12 @@ class ChangingTable:
         return RowChange(before, row)
 
     def _new_key(self) -> Json:
-        """Return an integer above all keys, or a text made of one."""
+        """Return a number above all keys, as they write numbers; or a text made of one."""
         number = next(self._new_keys)
-        return number if isinstance(self._order[0], int) else f"new-{number}"
+        if not self._has_numbers:
+            return f"new-{number}"
+        first = self._order[0]
+        return number if isinstance(first, int) else float(number) if isinstance(first, float) else str(number)
 
     def _varied(self, row: Row, columns: int) -> Row:
         others = self._columns[1:]
@@ -107,5 +137,15 @@ class ChangingTable:
         return round(varied, 2) if isinstance(value, float) else varied
 
 
+def _whole(key: Json) -> int | None:
+    """Return the whole part of a number, or of a text that is one; None for any other key."""
+    try:
+        return int(Decimal(str(key)))
+    except (ArithmeticError, ValueError):
+        return None
+
+
 def _json(value: object) -> Json:
+    if isinstance(value, datetime):
+        return value.isoformat() + ("Z" if value.tzinfo is None else "")
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)

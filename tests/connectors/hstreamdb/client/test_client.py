@@ -292,7 +292,7 @@ def test_a_subscription_deleted_under_the_fetch_ends_it() -> None:
 
 
 def test_an_advertised_host_that_cannot_be_reached_is_mapped() -> None:
-    with HStreamServer.start(ClusterOptions(nodes=2, advertised_host="node.invalid")) as cluster:
+    with HStreamServer.start(ClusterOptions(nodes=2, advertised_host="Node.invalid")) as cluster:
         url = "hstream://" + ",".join(f"127.0.0.1:{port}" for port in cluster.ports)
 
         async def wrong() -> None:

@@ -262,8 +262,13 @@ class Files:
         issued.private_key_pem.write_to_path(self.key)
 
     @staticmethod
-    def server(*, wants_certificate: bool, authority: trustme.CA = AUTHORITY) -> Any:
-        issued = authority.issue_cert("localhost", "127.0.0.1")
+    def server(
+        *,
+        wants_certificate: bool,
+        authority: trustme.CA = AUTHORITY,
+        hosts: tuple[str, ...] = ("localhost", "127.0.0.1"),
+    ) -> Any:
+        issued = authority.issue_cert(*hosts)
         pair = (issued.private_key_pem.bytes(), issued.cert_chain_pems[0].bytes())
         return grpc.ssl_server_credentials([pair], AUTHORITY.cert_pem.bytes(), wants_certificate)
 
@@ -288,9 +293,12 @@ def test_tls_and_mutual_tls(tmp_path: Path) -> None:
         asyncio.run(list_over_tls(files.server(wants_certificate=True), root_certificate=files.root))
 
 
-def test_a_strangers_certificate_is_not_trusted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "other", [{"authority": trustme.CA()}, {"hosts": ["other.example"]}], ids=["authority", "host"]
+)
+def test_a_certificate_of_a_stranger_or_another_host_is_not_trusted(tmp_path: Path, other: dict[str, Any]) -> None:
     files = Files(tmp_path)
-    stranger = files.server(wants_certificate=False, authority=trustme.CA())
+    stranger = files.server(wants_certificate=False, **other)
     with pytest.raises(UntrustedSource):
         asyncio.run(list_over_tls(stranger, root_certificate=files.root))
 

@@ -48,7 +48,7 @@ def test_a_token_is_made_of_user_and_password(vector: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("settings", "allowed"),
     [
-        ({"url": "hstream://h", "tls": Tls()}, "tls only with hstreams://"),
+        ({"url": "hstream://h", "tls": Tls()}, "hstreams://, since certificates are given"),
         ({"url": "hstream://h", "token": "c2VjcmV0"}, "token only with hstreams://"),
         ({"url": "hstreams://h", "token": "Basic c2VjcmV0"}, "base64 of user:password"),
         ({"url": "hstream://h", "advertised": {"h": "h:1"}}, "host:port"),

@@ -64,6 +64,7 @@ def test_a_feed_needs_a_stream_a_subscription_and_columns() -> None:
         ({"table": {**TABLE, "encodings": {"id": "base64"}}}, "for id, of type bigint, none"),
         ({"table": {**TABLE, "encodings": {"total": "base64"}}}, "text_decimal, base64_decimal"),
         ({"table": {**TABLE, "layout": "other"}}, "layout"),
+        ({"table": {**TABLE, "operation_form": "flat", "operation_member": "name"}}, "columns beside name"),
         ({"table": {**TABLE, "source": "others"}}, "orders, the stream of the feed"),
     ],
 )

@@ -137,11 +137,37 @@ def test_the_rows_of_a_snapshot_are_read_in_the_envelope() -> None:
 
 def test_a_csv_file_gives_rows_with_numbers_and_texts(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
-    file.write_text("id,price,day,ok,name\n1,1.5,2024-02-01,true,ä\n2,,,,\n", encoding="utf-8")
+    text = "id,price,day,ok,name,at\n1,1.5,2024-02-01,true,ä,2024-02-01 10:00:00\n2,,,,,\n"
+    file.write_text(text, encoding="utf-8")
     assert load_rows(file) == [
-        {"id": 1, "price": 1.5, "day": "2024-02-01", "ok": True, "name": "ä"},
-        {"id": 2, "price": None, "day": None, "ok": None, "name": None},
+        {"id": 1, "price": 1.5, "day": "2024-02-01", "ok": True, "name": "ä", "at": "2024-02-01T10:00:00Z"},
+        {"id": 2, "price": None, "day": None, "ok": None, "name": None, "at": None},
     ]
+
+
+def test_rows_of_more_than_a_mebibyte_go_in_several_batches() -> None:
+    rows = [{"id": number, "text": "x" * 100_000} for number in range(30)]
+    appended, (start, end) = Appended(), even_ranges(1)[0]
+    producer = TableProducer(
+        ChangingTable(rows, 1),
+        [KeyRange(start, end, 1)],
+        appended.append,
+        layout=RecordLayout.UNWRAPPED,
+        compression=CompressionType.NONE,
+    )
+    assert producer.load() == 30
+    assert [each.batch_size for each in appended.batches] == [9, 9, 9, 3]
+
+
+@pytest.mark.parametrize(
+    ("keys", "new"), [([1.5, 2.5], 3.0), (["1.50", "2.75"], "3"), (["a", "b"], "new-1"), ([4, 9], 10)]
+)
+def test_new_keys_are_of_the_kind_that_there_is(keys: list[Any], new: Any) -> None:
+    table = ChangingTable([{"id": key} for key in keys], 1)
+    inserted = next(
+        change.after["id"] for _ in range(100) for change in table.change() if change.after and not change.before
+    )
+    assert inserted == new
 
 
 @pytest.mark.parametrize(
@@ -152,6 +178,9 @@ def test_a_csv_file_gives_rows_with_numbers_and_texts(tmp_path: Path) -> None:
         ("id,b\n,1\n", "a value of its own"),
         ("", "a readable file"),
         ("a,b\n1\n", "a readable file"),
+        ("id,b\ntrue,1\nfalse,2\n", "which is no boolean"),
+        ("id,b\n1,0.5\n2,inf\n", "inf in b', allowed: numbers that JSON has"),
+        (f"id,b\n1,{'x' * 400_000}\n", "rows that are too large"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
