@@ -62,7 +62,10 @@ class Received:
     _acks: AckQueue = field(repr=False, compare=False)
 
     async def ack(self) -> None:
-        """Acknowledge the record. It is sent soon, with others. To repeat it is harmless."""
+        """Acknowledge the record. It is sent soon, with others. To repeat it is harmless.
+
+        Once the records are no longer iterated over, nothing is sent any more, and the record comes again.
+        """
         self._acks.add((self.id,))
 
 

@@ -113,6 +113,9 @@ class Lag:
         if known.reported_shards <= before:
             return []
         shards = [str(shard_id) for shard_id in sorted(known.reported_shards)]
-        why = "these shards have batches that did not land, and the subscription sends none of them"
+        why = (
+            "these shards have batches that did not land, and the subscription sends none of them; "
+            "if no other consumer has them, one made anew sends all"
+        )
         consumers = self._consumers
         return [mark("starved", stream=self._stream, level="warning", reason=why, shards=shards, consumers=consumers)]
