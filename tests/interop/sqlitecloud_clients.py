@@ -25,17 +25,18 @@ class OfficialClient:
     """One client, installed.
 
     Args:
-        command: What runs its script.
+        command: What runs its scripts.
+        script: The one that `run` runs, unless told otherwise.
         folder: Where.
     """
 
-    def __init__(self, command: Sequence[str | Path], folder: Path) -> None:
-        self._command, self._folder = command, folder
+    def __init__(self, command: Sequence[str | Path], script: str, folder: Path) -> None:
+        self._command, self._script, self._folder = command, script, folder
 
-    def run(self, *arguments: str) -> Any:
-        """Return what the script saw, whose last argument is a server's address."""
+    def run(self, *arguments: str, script: str | None = None) -> Any:
+        """Return what a script saw, whose last argument is a server's address."""
         done = subprocess.run(
-            [*self._command, *arguments],
+            [*self._command, HERE / (script or self._script), *arguments],
             cwd=self._folder,
             capture_output=True,
             text=True,
@@ -50,7 +51,7 @@ def python_client(folder: Path) -> OfficialClient:
     """Return the Python client, in a folder of its own. Raises Missing."""
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     fetch([*install, "--target", folder / "packages", "--requirement", HERE / "requirements.txt"], folder)
-    return OfficialClient(["env", f"PYTHONPATH={folder / 'packages'}", sys.executable, HERE / "client.py"], folder)
+    return OfficialClient(["env", f"PYTHONPATH={folder / 'packages'}", sys.executable], "client.py", folder)
 
 
 def javascript_client(folder: Path) -> OfficialClient:
@@ -59,7 +60,7 @@ def javascript_client(folder: Path) -> OfficialClient:
         raise Missing(f"the official JavaScript client needs {', '.join(absent)}")
     shutil.copy(HERE / "package.json", folder)
     fetch(["npm", "install", "--legacy-peer-deps", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
-    return OfficialClient(["node", HERE / "client.js"], folder)
+    return OfficialClient(["node"], "client.js", folder)
 
 
 def python_tests(folder: Path) -> Path:

@@ -5,6 +5,7 @@ Keywords may be in any case. An operand may be quoted, or be a question mark wit
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -26,9 +27,14 @@ _PATTERNS: Final = (
     "DOWNLOAD DATABASE database IF EXISTS",
     "DOWNLOAD STEP",
     "GET CLIENT KEY key",
+    "GET DATABASE",
+    "GET DATABASE NAME",
     "GET SQL table",
     "LIST CHANNELS",
     "LIST CLIENT KEYS",
+    "LIST DATABASES",
+    "LIST INDEXES",
+    "LIST KEYWORDS",
     "LIST METADATA",
     "LIST METADATA TABLE table",
     "LIST PUBSUB CONNECTIONS",
@@ -44,10 +50,12 @@ _PATTERNS: Final = (
     "PING",
     "PUBSUB ONLY",
     "REMOVE CHANNEL channel",
+    "REMOVE CLIENT KEY key",
     "REMOVE DATABASE database",
     "REMOVE DATABASE database IF EXISTS",
     "SET CLIENT KEY key TO value",
     "TEST what",
+    "TEST what COMPRESSED",
     "UNLISTEN channel",
     "UNLISTEN TABLE table",
     "UNLISTEN TABLE table DATABASE database",
@@ -62,7 +70,17 @@ _BY_FIRST_WORD: Final = {
     first: [each.split() for each in _PATTERNS if each.split()[0] == first]
     for first in (pattern.split()[0] for pattern in _PATTERNS)
 }
-_ALSO_SQL: Final = frozenset({"CREATE"})
+_OF_SERVICE: Final = frozenset(
+    {
+        *("ADD", "ANALYZER", "APPLY", "CLOSE", "DECRYPT", "DISABLE", "ENABLE", "ENCRYPT", "GRANT", "LOAD"),
+        *("RENAME", "RESTORE", "REVOKE", "SLEEP", "TRANSFER"),
+    }
+)
+"""First words of commands for administering the service. None begins a statement of SQL, nor a command of ours."""
+_CREATED_BY_COMMANDS: Final = frozenset(["APIKEY", "CHANNEL", "DATABASE", "ROLE", "USER"])
+_MAY_HOLD_SECRET: Final = re.compile(r"\b(?:P?AUTH|APIKEY|TOKEN|HASH|PASSWORD|SECRET|KEY)\b", re.IGNORECASE)
+_LONGEST_QUOTE: Final = 200
+"""Characters of a refused command that its error repeats."""
 
 
 @dataclass(frozen=True)
@@ -112,17 +130,24 @@ def parse_command(statement: str, parameters: Parameters) -> Command | None:
         UnknownCommand: The statement begins like a command, but does not match one.
     """
     first = first_word(statement)
-    if first not in _BY_FIRST_WORD:
+    if first not in _BY_FIRST_WORD and first not in _OF_SERVICE:
         return None
     given = words(statement) or []
-    for pattern in _BY_FIRST_WORD.get(first, ()):
+    patterns = _BY_FIRST_WORD.get(first, [])
+    for pattern in patterns:
         if (operands := _operands(pattern, given)) is not None:
             named = {name: parameters.text() if word.is_parameter else word.text for name, word in operands.items()}
             return Command(" ".join(filter(str.isupper, pattern)), named)
-    if first in _ALSO_SQL:
+    if first == "CREATE" and not any(word.text.upper() in _CREATED_BY_COMMANDS for word in given[1:2]):
         return None
-    known = "; ".join(" ".join(pattern) for pattern in _BY_FIRST_WORD[first])
-    raise UnknownCommand(f"Wrong syntax of a command. Known are, without comments: {known}.")
+    known = "; ".join(" ".join(pattern) for pattern in patterns)
+    hint = f"known are, without comments: {known}." if known else f"no command of this server begins with {first}."
+    raise UnknownCommand(f"Unable to find command {_quoted(statement, first)}; {hint}")
+
+
+def _quoted(statement: str, first: str) -> str:
+    """Return what an error repeats of a command: its first word only if a secret may follow."""
+    return f"{first} ..." if _MAY_HOLD_SECRET.search(statement) else statement[:_LONGEST_QUOTE]
 
 
 def _operands(pattern: list[str], given: list[Word]) -> dict[str, Word] | None:

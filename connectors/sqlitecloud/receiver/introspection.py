@@ -96,7 +96,7 @@ async def _columns(db: Client, name: str) -> tuple[TableColumn, ...]:
 
 
 def _parse_metadata(found: Rowset) -> tuple[TableColumn, ...]:
-    """Parse LIST METADATA: key columns in no order; only `hidden` distinguishes generated columns."""
+    """Parse LIST METADATA: key columns in no order, and generated columns like all others."""
     names = [column.name for column in found.columns]
     rows = [dict(zip(names, row, strict=True)) for row in found.rows]
     return tuple(
@@ -105,7 +105,6 @@ def _parse_metadata(found: Rowset) -> tuple[TableColumn, ...]:
             str(row.get("data_type") or ""),
             bool(row.get("not_null")),
             _int(row.get("primary_key")) and position,
-            _int(row.get("hidden")),
         )
         for position, row in enumerate(rows, start=1)
     )

@@ -12,25 +12,16 @@ from silverfold.connectors.sqlitecloud.protocol.commands import Command
 from silverfold.connectors.sqlitecloud.protocol.encode import OK, encode_text, encode_ticket, encode_value
 from silverfold.connectors.sqlitecloud.protocol.statements import ALL
 from silverfold.connectors.sqlitecloud.server.error_codes import AUTH, COMMAND, GENERIC, NOT_FOUND
+from silverfold.connectors.sqlitecloud.server.listings import LISTINGS
 from silverfold.connectors.sqlitecloud.server.pubsub.broker import Topic
-from silverfold.connectors.sqlitecloud.server.results import ClientKeys, rows_frames, table_frame
+from silverfold.connectors.sqlitecloud.server.results import ClientKeys, table_frame
 from silverfold.connectors.sqlitecloud.server.selftest import selftest_frames
 from silverfold.connectors.sqlitecloud.server.state import ServedSession
-from silverfold.connectors.sqlitecloud.server.transactions import Rows
 from silverfold.connectors.sqlitecloud.server.transfers import TRANSFERS
 
 _BEFORE_AUTH: Final = ("AUTH", "PAUTH", "SET CLIENT KEY")
 _KEYS: Final = tuple(field.name for field in fields(ClientKeys))
 _CHANNEL: Final = ("chname",)
-
-_TABLES: Final = "SELECT schema, name, type, ncol, wr, strict FROM pragma_table_list WHERE {} ORDER BY name"
-_SHOWN: Final = "schema = 'main' AND type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\'"
-_METADATA: Final = """
-SELECT t.name AS "table", c.name, c.type AS data_type, c."notnull" AS not_null, c.pk AS primary_key, c.hidden,
-       c.dflt_value AS default_value, t.schema AS database
-FROM pragma_table_list AS t, pragma_table_xinfo(t.name, 'main') AS c
-WHERE t.schema = 'main' AND t.type = 'table' AND {} ORDER BY t.name, c.cid"""
-"""The service's result also has eight columns, of which four names are known: those of the second to the fifth."""
 
 
 def execute(session: ServedSession, command: Command) -> Iterator[bytes]:
@@ -64,9 +55,9 @@ def _use(session: ServedSession, command: Command) -> Iterator[bytes]:
 
 
 def _set_key(session: ServedSession, command: Command) -> Iterator[bytes]:
-    name, value = command["key"].lower(), command["value"]
+    name, value = _known_key(session, command).lower(), command["value"]
     if name not in _KEYS:
-        raise SourceRefused(code=NOT_FOUND, text=f"There is no client key {command['key']} that can be set.")
+        raise SourceRefused(code=GENERIC, text=f"Client key {command['key']} is read-only.")
     if not (value.isascii() and value.isdigit() and len(value) < 19):
         raise SourceRefused(code=COMMAND, text=f"{value} is not a number that {command['key']} can be.")
     number = int(value) if name != "compression" or session.served.options.compression else 0
@@ -75,19 +66,33 @@ def _set_key(session: ServedSession, command: Command) -> Iterator[bytes]:
 
 
 def _get_key(session: ServedSession, command: Command) -> Iterator[bytes]:
-    known = _client_keys(session)
-    if command["key"].upper() not in known:
-        raise SourceRefused(code=NOT_FOUND, text=f"There is no client key {command['key']}.")
-    yield encode_value(known[command["key"].upper()], zero_terminated=bool(session.keys.zerotext))
+    value = _client_keys(session)[_known_key(session, command)]
+    yield encode_value(value, zero_terminated=bool(session.keys.zerotext))
+
+
+def _remove_key(session: ServedSession, command: Command) -> Iterator[bytes]:
+    """Turn a key off. Those that are read-only stay as they are, without an error."""
+    name = _known_key(session, command).lower()
+    if name in _KEYS:
+        session.keys = replace(session.keys, **{name: 0})
+    yield OK
 
 
 def _list_keys(session: ServedSession, command: Command) -> Iterator[bytes]:
     yield table_frame(("key", "value"), sorted(_client_keys(session).items()), session.keys)
 
 
-def _client_keys(session: ServedSession) -> dict[str, str | int]:
-    keys: dict[str, str | int] = {"UUID": session.uuid, "ID": session.number, "IP": session.ip}
-    return keys | {name.upper(): getattr(session.keys, name) for name in _KEYS}
+def _client_keys(session: ServedSession) -> dict[str, str]:
+    """Return all keys of a session. The values are texts, numbers too."""
+    keys = {"UUID": session.uuid, "ID": str(session.number), "IP": session.ip}
+    return keys | {name.upper(): str(getattr(session.keys, name)) for name in _KEYS}
+
+
+def _known_key(session: ServedSession, command: Command) -> str:
+    """Return the key that a command names, in upper case. Raise SourceRefused if there is none."""
+    if command["key"].upper() not in _client_keys(session):
+        raise SourceRefused(code=NOT_FOUND, text=f"Client key {command['key']} not found.")
+    return command["key"].upper()
 
 
 def _listen(session: ServedSession, topic: Topic) -> Iterator[bytes]:
@@ -191,30 +196,6 @@ def _list_connections(session: ServedSession, command: Command) -> Iterator[byte
     yield table_frame(("client_uuid", "dbname", "chname"), found, session.keys)
 
 
-def _list_tables(session: ServedSession, command: Command) -> Iterator[bytes]:
-    yield from _select(session, _TABLES.format(_SHOWN))
-
-
-def _list_metadata(session: ServedSession, command: Command) -> Iterator[bytes]:
-    one = command.operands.get("table")
-    where = _SHOWN.replace("schema", "t.schema").replace("type", "t.type").replace("name", "t.name")
-    yield from _select(session, _METADATA.format("t.name = ?" if one else where), *([one] if one else []))
-
-
-def _get_sql(session: ServedSession, command: Command) -> Iterator[bytes]:
-    connection = session.transactions.connection
-    found = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (command["table"],)).fetchone()
-    if found is None:
-        raise SourceRefused(code=NOT_FOUND, text=f"There is no table {command['table']}.")
-    yield encode_value(found[0], zero_terminated=bool(session.keys.zerotext))
-
-
-def _select(session: ServedSession, query: str, *parameters: str) -> Iterator[bytes]:
-    rows = session.transactions.run(query, lambda _count: parameters)
-    assert isinstance(rows, Rows)
-    yield from rows_frames(rows, session.keys, chunk_bytes=session.served.options.chunk_bytes)
-
-
 def _pubsub_only(session: ServedSession, command: Command) -> Iterator[bytes]:
     session.pubsub_only = True
     yield OK
@@ -224,8 +205,8 @@ def _ping(session: ServedSession, command: Command) -> Iterator[bytes]:
     yield encode_text("PONG")
 
 
-def _test(session: ServedSession, command: Command) -> Iterator[bytes]:
-    yield from selftest_frames(command["what"], session.keys)
+def _test(session: ServedSession, command: Command, *, compressed: bool = False) -> Iterator[bytes]:
+    yield from selftest_frames(command["what"], session.keys, compressed=compressed)
 
 
 _ANSWERS: Final[dict[str, Callable[[ServedSession, Command], Iterator[bytes]]]] = {
@@ -233,13 +214,9 @@ _ANSWERS: Final[dict[str, Callable[[ServedSession, Command], Iterator[bytes]]]] 
     "CREATE CHANNEL": _create_channel,
     "CREATE CHANNEL IF NOT EXISTS": partial(_create_channel, if_missing=True),
     "GET CLIENT KEY": _get_key,
-    "GET SQL": _get_sql,
     "LIST CHANNELS": _list_channels,
     "LIST CLIENT KEYS": _list_keys,
-    "LIST METADATA": _list_metadata,
-    "LIST METADATA TABLE": _list_metadata,
     "LIST PUBSUB CONNECTIONS": _list_connections,
-    "LIST TABLES": _list_tables,
     "LIST TABLES PUBSUB": _list_listened_tables,
     **dict.fromkeys(("LISTEN", "LISTEN DATABASE"), _listen_channel),
     **dict.fromkeys(("LISTEN TABLE", "LISTEN TABLE DATABASE"), _listen_table),
@@ -248,10 +225,13 @@ _ANSWERS: Final[dict[str, Callable[[ServedSession, Command], Iterator[bytes]]]] 
     "PING": _ping,
     "PUBSUB ONLY": _pubsub_only,
     "REMOVE CHANNEL": _remove_channel,
+    "REMOVE CLIENT KEY": _remove_key,
     "SET CLIENT KEY TO": _set_key,
     "TEST": _test,
+    "TEST COMPRESSED": partial(_test, compressed=True),
     "UNLISTEN": _unlisten_channel,
     **dict.fromkeys(("UNLISTEN TABLE", "UNLISTEN TABLE DATABASE"), _unlisten_table),
     "USE DATABASE": _use,
+    **LISTINGS,
     **TRANSFERS,
 }

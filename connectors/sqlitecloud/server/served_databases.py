@@ -46,6 +46,12 @@ class Databases(Closeable):
         """Return the database with this name, if any."""
         return self._by_name.get(name or "")
 
+    @property
+    def names(self) -> list[str]:
+        """The names of all databases, sorted, without those that a session has in memory."""
+        with self._lock:
+            return sorted(name for name in self._by_name if not name.startswith(MEMORY))
+
     def find_or_refuse(self, name: str) -> Database:
         """Return the database with this name. Raise SourceRefused if there is none."""
         found = self._by_name.get(name)

@@ -74,5 +74,40 @@ def test_what_begins_like_a_command_and_is_none_is_refused(statement: str) -> No
 
 
 def test_a_command_in_the_wrong_form_is_answered_with_the_right_ones() -> None:
-    with pytest.raises(UnknownCommand, match=r"Known are, without comments: NOTIFY channel; NOTIFY channel payload\.$"):
+    with pytest.raises(UnknownCommand) as refused:
         parse_command("NOTIFY foo, 'x', 'y'", Parameters(()))
+
+    known = "known are, without comments: NOTIFY channel; NOTIFY channel payload."
+    assert str(refused.value) == f"Unable to find command NOTIFY foo, 'x', 'y'; {known}"
+
+
+@pytest.mark.parametrize("statement", ["ENABLE PLUGIN p", "SLEEP 10", "CREATE ROLE r PRIVILEGE READ"])
+def test_a_command_of_the_service_that_there_is_not_is_refused_by_its_name(statement: str) -> None:
+    with pytest.raises(UnknownCommand, match=f"^Unable to find command {statement}; "):
+        parse_command(statement, Parameters(()))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "AUTH USER  PASSWORD s3cret",
+        "CREATE APIKEY s3cret",
+        "CREATE USER u PASSWORD s3cret",
+        "ENCRYPT DATABASE d KEY s3cret",
+        "PAUTH s3cret",
+        "SET PASSWORD 's3cret",
+    ],
+)
+def test_the_refusal_of_a_command_repeats_no_secret_of_it(statement: str) -> None:
+    with pytest.raises(UnknownCommand) as refused:
+        parse_command(statement, Parameters(()))
+
+    assert str(refused.value).startswith("Unable to find command ")
+    assert "s3cret" not in str(refused.value)
+
+
+def test_the_refusal_of_a_long_command_repeats_its_beginning() -> None:
+    with pytest.raises(UnknownCommand) as refused:
+        parse_command("NOTIFY a b " + "x" * 1000, Parameters(()))
+
+    assert f"NOTIFY a b {'x' * 189}; known" in str(refused.value)

@@ -11,6 +11,8 @@ import pytest
 from silverfold.connectors.sqlitecloud.protocol.messages import Command, JsonText, Rowset, ServerError
 from silverfold.connectors.sqlitecloud.server import connection
 from silverfold.connectors.sqlitecloud.server.options import ServerOptions
+from silverfold.connectors.sqlitecloud.server.results import ClientKeys
+from silverfold.connectors.sqlitecloud.server.selftest import selftest_frames
 from silverfold.connectors.sqlitecloud.server.server import SqliteCloudServer
 from silverfold.connectors.sqlitecloud.server.state import Credentials
 from tests.connectors.sqlitecloud.conftest import Serve
@@ -34,16 +36,24 @@ def test_a_login_is_one_text_and_one_answer(server: SqliteCloudServer) -> None:
         keys = dict(peer.ask("LIST CLIENT KEYS"))
 
     assert len(uuid) == 36
-    assert (keys["UUID"], keys["COMPRESSION"], keys["NONLINEARIZABLE"]) == (uuid, 1, 0)
+    assert (keys["UUID"], keys["COMPRESSION"], keys["NONLINEARIZABLE"]) == (uuid, "1", "0")
 
 
 def test_a_session_is_told_who_and_where_it_is_and_cannot_be_another(server: SqliteCloudServer) -> None:
     with Peer(server.port) as first:
         number = first.ask("GET CLIENT KEY ID;")
         assert first.ask("GET CLIENT KEY IP;") == "127.0.0.1"
-        assert first.ask("SET CLIENT KEY ID TO 7;") == (10001, "There is no client key ID that can be set.")
+        assert first.ask("SET CLIENT KEY ID TO 7;") == (10005, "Client key ID is read-only.")
         with Peer(server.port) as second:
-            assert second.ask("GET CLIENT KEY ID;") == number + 1
+            assert int(second.ask("GET CLIENT KEY ID;")) == int(number) + 1
+
+
+def test_client_keys_are_texts_and_can_be_turned_off(peer: Peer) -> None:
+    assert peer.ask("SET CLIENT KEY MAXDATA TO 4;GET CLIENT KEY MAXDATA") == "4"
+
+    assert peer.ask("REMOVE CLIENT KEY maxdata;GET CLIENT KEY MAXDATA") == "0"
+    assert peer.ask("REMOVE CLIENT KEY ID;GET CLIENT KEY ID") != "0"
+    assert peer.ask("REMOVE CLIENT KEY NOPE") == (10001, "Client key NOPE not found.")
 
 
 def test_a_statement_that_writes_answers_six_integers(peer: Peer) -> None:
@@ -237,13 +247,47 @@ def test_who_is_told_to_show_credentials_must(serve: Serve) -> None:
 
 def test_tables_and_their_columns_are_listed(peer: Peer) -> None:
     assert [(*row[1:3], row[4]) for row in peer.ask("LIST TABLES")] == [("bar", "table", 1), ("foo", "table", 0)]
-    assert [row[1:5] for row in peer.ask("LIST METADATA TABLE foo")] == [
-        ("id", "INTEGER", 0, 1),
-        ("col1", "TEXT", 0, 0),
-        ("col2", "TEXT", 0, 0),
+    assert peer.ask("LIST METADATA TABLE foo") == [
+        ("id", "INTEGER", "BINARY", 0, 1, 0),
+        ("col1", "TEXT", "BINARY", 0, 0, 0),
+        ("col2", "TEXT", "BINARY", 0, 0, 0),
     ]
-    assert {row[0] for row in peer.ask("LIST METADATA")} == {"foo", "bar"}
+    assert {row[6] for row in peer.ask("LIST METADATA")} == {"foo", "bar"}
+    assert peer.ask("GET SQL nope") == (10001, "Table nope not found.")
     assert peer.ask("GET SQL foo") == "CREATE TABLE foo(id INTEGER PRIMARY KEY, col1 TEXT, col2 TEXT)"
+
+
+def test_metadata_is_what_sqlite_knows_of_each_column(peer: Peer) -> None:
+    kinds = "a INTEGER PRIMARY KEY AUTOINCREMENT, b TEXT NOT NULL COLLATE NOCASE, c, d REAL, e BLOB, f DECIMAL(9)"
+    peer.ask(f"CREATE TABLE kinds({kinds})")
+
+    peer.say("LIST METADATA")
+    listed = peer.message()
+
+    assert isinstance(listed, Rowset)
+    names = "name data_type col_seq not_null primary_key auto_inc tablename affinity_type"
+    assert [column.name for column in listed.columns] == names.split()
+    assert [row for row in listed.rows if row[6] == "kinds"] == [
+        ("a", "INTEGER", "BINARY", 0, 1, 1, "kinds", 68),
+        ("b", "TEXT", "NOCASE", 1, 0, 0, "kinds", 66),
+        ("c", None, "BINARY", 0, 0, 0, "kinds", 65),
+        ("d", "REAL", "BINARY", 0, 0, 0, "kinds", 69),
+        ("e", "BLOB", "BINARY", 0, 0, 0, "kinds", 65),
+        ("f", "DECIMAL(9)", "BINARY", 0, 0, 0, "kinds", 67),
+    ]
+
+
+def test_databases_indexes_and_keywords_are_listed(peer: Peer) -> None:
+    peer.ask("CREATE INDEX by_col1 ON foo(col1)")
+    assert peer.ask("LIST INDEXES") == [("by_col1", "foo")]
+    keywords = [word for (word,) in peer.ask("LIST KEYWORDS")]
+    assert (keywords[:4], keywords[-1]) == (["REINDEX", "INDEXED", "INDEX", "DESC"], "PRIMARY")
+    assert len(keywords) == len(set(keywords)) == len(apsw.keywords)
+
+    assert [peer.ask("GET DATABASE"), peer.ask("GET DATABASE NAME")] == ["shop.db", "shop.db"]
+    assert peer.ask("USE DATABASE :memory:;GET DATABASE") == ":memory:"
+    assert peer.ask("LIST DATABASES") == [("shop.db",)]
+    assert peer.ask("UNUSE DATABASE;GET DATABASE NAME") is None
 
 
 def test_self_tests_answer_every_type_of_frame(peer: Peer) -> None:
@@ -263,12 +307,25 @@ def test_self_tests_answer_every_type_of_frame(peer: Peer) -> None:
     assert peer.ask("TEST ARRAY")[:4] == ["Hello World", 123456, 3.1415, None]
     assert isinstance(peer.ask("TEST JSON"), JsonText)
     assert peer.ask("TEST COMMAND") == Command(b"PING")
-    assert len(peer.ask("TEST ROWSET")) >= 30
+    assert peer.ask("TEST ARRAY0") == []
+    assert peer.ask("TEST NOPE") == (10002, "Unable to find command TEST NOPE.")
+    rows = peer.ask("TEST ROWSET")
+    assert (len(rows), rows[0], rows[40][1]) == (41, ("REINDEX", "0"), "40")
     for name in ("ROWSET_NOCHUNK", "ROWSET_NOCHUNK_COMPRESSED"):
         rows = peer.ask(f"TEST {name}")
         assert (len(rows), rows[0], rows[-1]) == (147, ("REINDEX",), ("PRIMARY",))
     for name in ("ROWSET_CHUNK", "ROWSET_CHUNK_COMPRESSED"):
         assert [len(chunk.rows) for chunk in peer.chunks(f"TEST {name}")] == [1] * 147
+
+
+def test_self_tests_may_be_asked_for_compressed(peer: Peer) -> None:
+    assert peer.ask("TEST INTEGER COMPRESSED") == 123456
+    assert peer.ask("TEST ROWSET COMPRESSED") == peer.ask("TEST ROWSET")
+    assert len(peer.chunks("TEST ROWSET_CHUNK COMPRESSED")) == 147
+
+    for name in ("ROWSET", "ROWSET_CHUNK"):
+        assert next(selftest_frames(name, ClientKeys(), compressed=True)).startswith(b"%")
+        assert not next(selftest_frames(name, ClientKeys())).startswith(b"%")
 
 
 def test_the_file_is_one_whole_database_afterwards_in_the_mode_it_was_in(file: Path, serve: Serve) -> None:
