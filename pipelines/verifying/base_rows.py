@@ -105,19 +105,20 @@ class BaseRows:
         Args:
             before: As `changes_within` returns them.
         """
-        if not self.partial:
+        if not self.partial and not self.degraded:
             return LeftOut(keys, self.degraded)
         applied: dict[Key, str] = {}
         for change in before:
             applied[change.key] = max(applied.get(change.key, ""), change.sequence or "")
-        late = set[Key]()
+        late = set(self.degraded)
         for change in sorted(later, key=lambda change: change.sequence or ""):
             known = applied.get(change.key, "")
             if (change.sequence or "") < known:
                 late.add(change.key)
             elif self._is_whole(change) and (change.sequence or "") > known:
                 late.discard(change.key)
-        return LeftOut(keys, self.degraded | late)
+        lasting = () if self.history is None else self.degraded  # versions that lack a change are never mended
+        return LeftOut(keys, frozenset(late.union(lasting)))
 
     def _is_whole(self, change: ReferenceChange) -> bool:
         return change.op != "update" or set(map(caseless, self.names)) <= set(map(caseless, change.row))

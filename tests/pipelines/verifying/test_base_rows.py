@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, Transaction, write_deltalake
 
 from silverfold.connectors.hstreamdb.connector import CONNECTOR
+from silverfold.connectors.verification import ReferenceChange
 from silverfold.pipelines.landing.batch import Batch
 from silverfold.pipelines.landing.bronze_table import SCHEMA, create, retention_id
 from silverfold.pipelines.landing.writer import BronzeWriter
 from silverfold.pipelines.places import Places
 from silverfold.pipelines.storage.commit_note import CommitNote
+from silverfold.pipelines.storage.silver_rows import SilverRows
+from silverfold.pipelines.verifying.base_rows import BaseRows
 from silverfold.pipelines.verifying.verify import TableVerification, Verdict, verify_table
 from tests.connectors.hstreamdb.test_build import batch as record
 from tests.connectors.hstreamdb.test_build import deleted
@@ -89,3 +93,33 @@ def test_a_row_of_partial_updates_that_a_record_comes_late_to_is_compared_from_i
     assert found.verdict is verdict
     assert found.reason is not None
     assert ("1 key not compared" in found.reason) is counted
+
+
+@pytest.mark.parametrize(
+    ("later", "has_history", "left_out"),
+    [
+        ([ReferenceChange("update", 3, (1,), {"id": 1, "qty": 7}, sequence="6")], False, {(1,)}),
+        ([ReferenceChange("insert", 3, (1,), {"id": 1, "name": "a", "qty": 7}, sequence="4")], False, {(1,)}),
+        ([ReferenceChange("insert", 3, (1,), {"id": 1, "name": "a", "qty": 7}, sequence="6")], False, set()),
+        ([ReferenceChange("delete", 3, (1,), sequence="6")], False, set()),
+        ([ReferenceChange("delete", 3, (1,), sequence="6")], True, {(1,)}),
+    ],
+    ids=["partial", "late", "whole", "deleted", "with versions"],
+)
+def test_a_key_whose_mark_is_in_the_base_is_compared_again_from_its_next_whole_row_on(
+    later: list[ReferenceChange], has_history: bool, left_out: set[tuple[int]]
+):
+    rows = SilverRows(Places("w").silver("shop", "orders"), 0)
+    base = BaseRows(
+        position=0,
+        floor=1,
+        rows=rows,
+        deletes=None,
+        history=rows if has_history else None,
+        degraded=frozenset({(1,)}),
+        partial=True,
+        misfit=None,
+    )
+    with patch.object(BaseRows, "names", ["id", "name", "qty"]):
+        found = base.left_out(["id"], [ReferenceChange("insert", 0, (1,), sequence="5")], later)
+    assert found.keys == left_out
