@@ -189,6 +189,23 @@ def built_as_another(note: CommitNote | None, feed: str, table: str) -> str | No
     return f"it was built as table {note.table} of feed {note.feed}"
 
 
+def restored_since(opened: DeltaTable) -> str | None:
+    """Return a message that somebody took a table back to an older version since its newest cut; None if nobody did.
+
+    Its recorded position stays that of the newest cut. Raises StoreUnavailable.
+
+    Args:
+        opened: The table at its newest version.
+    """
+    for limit in (1, _OVERLAP, None):
+        for commit in newest_commits(opened.table_uri, opened, limit):
+            if CommitNote.from_json(commit.get("userMetadata")) is not None:
+                return None
+            if commit.get("operation") == "RESTORE":
+                return f"version {commit['version']} restored older rows, and later cuts are not applied again"
+    return None
+
+
 def emptied_since_whole(places: Places, feed: str, table: str) -> int | None:
     """Return the newest version whose commit is an empty file, as a power cut leaves: rows may be missing.
 

@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from silverfold.conf.errors import ApplyError
 from silverfold.conf.names import caseless
 from silverfold.transforms.autocdc.change_log import LOG_OP, LOG_SEQUENCE
 from silverfold.transforms.changes import DELETE, INSERT, struct_type
@@ -174,8 +175,9 @@ def _condition(source: DataFrame, argument: str, given: Any) -> Column:
 
 
 def _wrong_type(argument: str, expected: str, given: Any) -> PySparkTypeError:
-    found = {"arg_name": argument, "expected_type": expected, "arg_type": type(given).__name__}
-    return PySparkTypeError(errorClass="NOT_EXPECTED_TYPE", messageParameters=found)
+    """Return Spark's error, as text: Spark 4.0 does not know its class."""
+    found = type(given).__name__
+    return PySparkTypeError(f"[NOT_EXPECTED_TYPE] Argument `{argument}` should be {expected}, got {found}.")
 
 
 def change_rows(source: DataFrame, parameters: Parameters) -> DataFrame:
@@ -211,6 +213,10 @@ def check_changes(changes: DataFrame, table: str, tombstone_horizon: str | None)
     check_names(key, reserved=(OP, POSITION), table=table)
     check_names(struct_type(changes, "row"), reserved=(POSITION, START, END, LOG_OP, LOG_SEQUENCE), table=table)
     check_types(struct_type(changes, "row"), table=table)
+    untyped = [field.name for field in struct_type(changes, "row") if isinstance(field.dataType, T.NullType)]
+    if untyped and changes.sparkSession.version.startswith("4.0"):
+        detail = f"column {untyped[0]} has no type, and with Spark 4.0 it can never be given one: cast it"
+        raise ApplyError(detail, table=table)
     if not has_order(moment):
         raise ValueError(f"sequence_by is {moment.simpleString()}, which has no order")
     if tombstone_horizon is not None:

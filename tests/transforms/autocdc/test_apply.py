@@ -283,6 +283,8 @@ def test_a_truncate_deletes_all_rows_older_than_it_also_those_that_come_later(
 
 
 def test_a_column_of_nulls_without_a_type_has_any_type(spark: SparkSession, tmp_path: Path) -> None:
+    if spark.version.startswith("4.0"):
+        pytest.skip("Delta 4.0 does not show such a column, so nothing can give it a type: it is refused")
     path, own = str(tmp_path / "users"), own_session(spark)
     for number, value in enumerate(["NULL", "'Ann'", "NULL"]):
         apply_changes(
