@@ -132,7 +132,8 @@ class SqliteCloudTable(Table):
     also where ``LISTEN`` takes it: the mark ``no channel`` says so."""
     log: bool = False
     """Instead of the table's rows, a row for each notified change of its ``source``: ``sender``, ``op``, and in JSON
-    ``key``, ``old_key``, ``columns``. It lacks what happens while nobody listens."""
+    ``key``, ``old_key``, ``columns``. It lacks what happens while nobody listens. The source has a primary key:
+    notifications without key columns cannot be read."""
     key_collation: Literal["binary", "nocase"] = "binary"
     """``nocase`` for a key that is declared so: keys that differ in the case of ASCII letters are one. Silver has them
     in lower case."""

@@ -28,7 +28,7 @@ import typer
 from silverfold.conf.errors import SchemaError
 from silverfold.conf.text import in_one_line
 from silverfold.jobs.common.console import console_on, print_json
-from silverfold.jobs.sbe.validate import Accept, accepted
+from silverfold.jobs.sbe.validate import Accept, accepted, schema_file
 
 if TYPE_CHECKING:
     from silverfold.connectors.wire.sbe.compare.findings import Comparison, Direction, Finding
@@ -96,7 +96,7 @@ def _loaded(files: Sequence[Path], accept: Sequence[str]) -> tuple[list[Schema],
     errors: list[SchemaError] = []
     for file in files:
         try:
-            schemas.append(load_schema(file, accept=accept))
+            schemas.append(load_schema(schema_file(file), accept=accept))
         except SchemaError as error:
             errors += error.errors
     return schemas, errors

@@ -20,7 +20,7 @@ import typer
 
 from silverfold.conf.errors import WireError
 from silverfold.conf.text import in_one_line
-from silverfold.jobs.sbe.validate import Accept, accepted
+from silverfold.jobs.sbe.validate import Accept, accepted, schema_file
 
 if TYPE_CHECKING:
     from silverfold.connectors.wire.sbe.codec.decode import Decoded, MessageReader
@@ -95,7 +95,7 @@ class Printer:
 
 def decode(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where the messages are; - for standard input.")],
-    schema: Annotated[Path, typer.Option(metavar="FILE.xml", help="The schema of the messages.")],
+    schema: Annotated[Path, typer.Option(metavar="FILE.xml", help="The schema; builtin for that of simulate sbe.")],
     *,
     as_hex: Annotated[bool, typer.Option("--hex", help="FILE has one message a line, in hex.")] = False,
     framing: Annotated[
@@ -132,7 +132,7 @@ def decode(
     chosen = None if framing is None else framing_called(framing)
     if chosen is None and not as_hex:
         raise typer.BadParameter("one of them must say how messages stand in FILE", param_hint="--hex, --framing NAME")
-    loaded = load_schema(schema, accept=accepted(accept))
+    loaded = load_schema(schema_file(schema), accept=accepted(accept))
     reader = MessageReader(loaded, text=text.value, strict=strict)
     printer = Printer(reader, review=review, dated=has_dates(loaded))
     out = sys.stdout.buffer

@@ -22,7 +22,7 @@ from silverfold.jobs.common.console import console_on
 if TYPE_CHECKING:
     from silverfold.connectors.wire.sbe.schema.model import Group, Message, Schema
 
-SchemaFile = Annotated[Path, typer.Argument(metavar="FILE.xml", help="The schema.")]
+SchemaFile = Annotated[Path, typer.Argument(metavar="FILE.xml", help="The schema; builtin for that of simulate sbe.")]
 Accept = Annotated[
     list[str] | None,
     typer.Option(
@@ -52,7 +52,7 @@ def validate(
 
     codes = accepted(accept)
     try:
-        schema = load_schema(file, accept=codes, strict=strict)
+        schema = load_schema(schema_file(file), accept=codes, strict=strict)
     except SchemaError as error:
         show([*map(_line, error.errors), *error.warnings], sys.stdout)
         typer.echo(in_one_line(_counted(file, len(error.errors), len(error.warnings))))
@@ -62,6 +62,13 @@ def validate(
     for note in _group_notes(schema):
         typer.echo(in_one_line(f"{file}: note: {with_dates(note, dated=dated)}"))
     typer.echo(in_one_line(f"{_counted(file, 0, len(schema.warnings))}: {with_dates(described(schema), dated=dated)}"))
+
+
+def schema_file(named: Path) -> Path:
+    """Return the file of a schema: for ``builtin``, unless there is such a file, the one of ``simulate sbe``."""
+    from silverfold.connectors.sbe.protocol.schemas import BUILTIN_FILE  # noqa: PLC0415 - --help must not load what jobs run on
+
+    return BUILTIN_FILE if str(named) == "builtin" and not named.exists() else named
 
 
 def accepted(codes: Sequence[str] | None) -> Sequence[str]:

@@ -237,7 +237,17 @@ def test_wrong_use_is_told_with_exit_code_2(
 
 
 @pytest.mark.parametrize(
-    ("framing", "complaint"), [("soph", "Did you mean 'sofh'"), ("whole", "whole is for one message, there are many")]
+    ("framing", "complaint"),
+    [
+        ("soph", "Did you mean 'sofh'"),
+        ("whole", "whole is for one message, there are many"),
+        ("cme-mdp3", "ends packets with their datagrams"),
+    ],
+    [
+        ("soph", "Did you mean 'sofh'"),
+        ("whole", "whole is for one message, there are many"),
+        ("cme-mdp3", "ends packets with their datagrams"),
+    ],
 )
 def test_a_framing_that_cannot_be_sent_is_told_with_exit_code_2(
     framing: str, complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

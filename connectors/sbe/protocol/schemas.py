@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Final
 
 from silverfold.conf.errors import SchemaError
 from silverfold.conf.files import read_whole
@@ -15,6 +16,7 @@ from silverfold.connectors.wire.sbe.schema.model import Message, Schema
 
 BUILTIN = "builtin"
 """Name of the schema that ``silverfold simulate sbe`` uses."""
+BUILTIN_FILE: Final = Path(str(files("silverfold.connectors.sbe") / "market.xml"))
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class SchemaText:
 def read_schema(schema: str, accept: tuple[str, ...] = ()) -> SchemaText:
     """Return the current text for a name or path. Raises SchemaError if it cannot be read."""
     if schema == BUILTIN:
-        text = (files("silverfold.connectors.sbe") / "market.xml").read_bytes()
+        text = BUILTIN_FILE.read_bytes()
         return SchemaText(schema, text, text, accept)
     try:
         text = read_whole(Path(schema))

@@ -36,6 +36,8 @@ def sbe(
         raise typer.BadParameter(str(error), param_hint="--framing") from None
     if chosen.length is None and chosen.unframed == "whole":
         raise typer.BadParameter(f"{framing} is for one message, there are many", param_hint="--framing")
+    if chosen.needs_datagrams:
+        raise typer.BadParameter(f"{framing} ends packets with their datagrams, not over TCP", param_hint="--framing")
     with MarketServer.start(port, framing=chosen, host=host, seed=seed) as server, stopped_by_signals() as stop:
         announce(f"listening on {host}:{server.port}")
         made = change_visibly([server], Rate(changes_per_second, changes_for), stop, server)

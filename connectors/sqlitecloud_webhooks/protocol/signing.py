@@ -44,5 +44,10 @@ class Signing:
         return self.prefix + (digest.hex() if self.encoding == "hex" else base64.b64encode(digest).decode())
 
     def is_right(self, found: str, body: bytes, secret: str) -> bool:
-        """Return whether a header is right for a body. The time taken does not reveal where it differs."""
+        """Return whether a header is right for a body; hexadecimal digits in either case.
+
+        The time taken does not reveal where it differs.
+        """
+        if self.is_of_body and self.encoding == "hex":
+            found = found[: len(self.prefix)] + found[len(self.prefix) :].lower()
         return hmac.compare_digest(found.encode(errors="surrogateescape"), self.sign(body, secret).encode())

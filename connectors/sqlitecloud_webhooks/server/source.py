@@ -117,7 +117,12 @@ class WebhookSource(Closeable):
             ) as answer:
                 text = await answer.content.read(200)
                 return answer.status, text.decode(errors="replace").strip() or str(answer.reason)
+        except aiohttp.ClientConnectorCertificateError as error:
+            why = "its certificate is not trusted; SSL_CERT_FILE may name a file of authorities that are"
+            raise self._refused("untrusted", why) from error
         except ValueError as error:  # such as a host that cannot be encoded, or a header of two lines
             raise self._refused("invalid request", type(error).__name__) from error
-        except (aiohttp.ClientError, TimeoutError) as error:
+        except TimeoutError:
+            return 0, f"no answer within {timeout.total:.0f} s"
+        except aiohttp.ClientError as error:
             return 0, str(error) or type(error).__name__

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -18,12 +19,13 @@ from silverfold.conf.errors import SourceRefused, SourceUnavailable
 from silverfold.connectors.sqlitecloud_webhooks.protocol.signing import Signing
 from silverfold.connectors.sqlitecloud_webhooks.server.orders import Orders
 from silverfold.connectors.sqlitecloud_webhooks.server.source import WebhookSource
+from tests.support.certificates import of_a_stranger
 
 SIGNING = Signing("X-Sig")
 
 
 @contextmanager
-def peer(answers: Sequence[int]) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
+def peer(answers: Sequence[int], tls: ssl.SSLContext | None = None) -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
     """Answer by the statuses given, then 200; give the URL, and signature and body of each request."""
     requests: list[tuple[str, bytes]] = []
 
@@ -38,6 +40,8 @@ def peer(answers: Sequence[int]) -> Iterator[tuple[str, list[tuple[str, bytes]]]
             pass
 
     with HTTPServer(("127.0.0.1", 0), Taking) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         serving.start()
         try:
@@ -129,6 +133,24 @@ def test_a_request_that_cannot_be_sent_is_refused() -> None:
         pytest.raises(SourceRefused, match="invalid request"),
     ):
         source.change()
+
+
+def test_a_certificate_that_is_not_trusted_is_told_with_what_helps() -> None:
+    with (
+        peer([], of_a_stranger()) as (url, requests),
+        source(url.replace("http:", "https:")) as vendor,
+        pytest.raises(SourceRefused, match="its certificate is not trusted; SSL_CERT_FILE"),
+    ):
+        vendor.change()
+    assert requests == []
+
+
+@pytest.mark.parametrize(("scheme", "is_right"), [("hmac-sha256", True), ("plain", False)])
+def test_hexadecimal_digits_of_a_signature_are_right_in_either_case(scheme: str, is_right: bool) -> None:
+    signing = Signing("X-Sig", scheme, prefix="sha256=")
+    signed = signing.sign(b"{}", "a1b2").removeprefix("sha256=")
+    assert signing.is_right(f"sha256={signed.upper()}", b"{}", "a1b2") is is_right
+    assert not signing.is_right(f"SHA256={signed}", b"{}", "a1b2")
 
 
 def test_the_table_is_what_its_webhooks_tell() -> None:

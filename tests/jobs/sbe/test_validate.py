@@ -41,3 +41,17 @@ def test_a_group_that_came_later_or_is_deprecated_has_a_note(
         "Order.marks, since version 18400 (2020-05-18): older messages have no dimensions of it",
     ]
     assert left.value.code == 0
+
+
+@pytest.mark.parametrize("command", [["validate", "builtin"], ["check", "builtin", "builtin"]], ids=str)
+def test_builtin_names_the_schema_that_simulate_sbe_sends(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        main(["sbe", *command])
+    assert (left.value.code, "market" in capsys.readouterr().out) == (0, True)
+    Path("builtin").write_text("no schema")
+    with pytest.raises(SystemExit) as left:
+        main(["sbe", *command])
+    assert left.value.code == 2

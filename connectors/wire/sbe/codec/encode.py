@@ -48,7 +48,7 @@ def encode(
             enum, the raw value for a number, empty text. None for any other required field is refused all the same.
         header: Values for header members that SBE does not define; zero by default.
         deprecated: Whether a message with anything that `value_checks.needlessly_deprecated` yields is written, written
-            with a DeprecationWarning, or refused. Other than ``allow``, this also decodes the message.
+            with a UserWarning, or refused. Other than ``allow``, this also decodes the message.
 
     Raises:
         InvalidValue: A value cannot be written; ``element`` is its path and ``reason`` one of ``missing``, ``type``,
@@ -56,6 +56,8 @@ def encode(
             ``length-max``, ``count-range``, ``template-newer-than-version``, ``deprecated``.
         KeyError: The schema has no message of this name.
     """
+    if deprecated not in ("allow", "warn", "refuse"):
+        raise ValueError(f"deprecated is {deprecated!r}, not allow, warn or refuse")
     message = schema.messages[name]
     writer = _message_writer(schema, message, version=version, tolerant=tolerant)
     try:
@@ -66,7 +68,7 @@ def encode(
     if found and deprecated == "refuse":
         raise InvalidValue(f"{', '.join(found)}: deprecated", element=found[0], reason="deprecated")
     if found:
-        warnings.warn(f"{', '.join(found)}: deprecated", DeprecationWarning, stacklevel=2)
+        warnings.warn(f"{', '.join(found)}: deprecated", stacklevel=2)
     return octets
 
 

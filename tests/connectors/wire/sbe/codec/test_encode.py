@@ -276,8 +276,13 @@ def test_what_is_deprecated_and_not_needed_is_told_or_refused_on_request(change,
     with pytest.raises(InvalidValue, match="deprecated") as caught:
         encode(RETIRING, "M", values, deprecated="refuse")
     assert (caught.value.reason, caught.value.element) == ("deprecated", named[0])
-    with pytest.warns(DeprecationWarning, match=f"^{', '.join(named)}: deprecated$"):
+    with pytest.warns(UserWarning, match=f"^{', '.join(named)}: deprecated$"):
         assert encode(RETIRING, "M", values, deprecated="warn") == octets
+
+
+def test_a_mistyped_way_with_what_is_deprecated_is_refused():
+    with pytest.raises(ValueError, match="deprecated is 'Refuse', not allow, warn or refuse"):
+        encode(RETIRING, "M", LASTING, deprecated="Refuse")  # type: ignore[arg-type]  # as a program without types
 
 
 def test_what_was_not_deprecated_yet_in_an_older_version_is_written_in_it():
