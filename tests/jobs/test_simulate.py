@@ -243,11 +243,6 @@ def test_wrong_use_is_told_with_exit_code_2(
         ("whole", "whole is for one message, there are many"),
         ("cme-mdp3", "ends packets with their datagrams"),
     ],
-    [
-        ("soph", "Did you mean 'sofh'"),
-        ("whole", "whole is for one message, there are many"),
-        ("cme-mdp3", "ends packets with their datagrams"),
-    ],
 )
 def test_a_framing_that_cannot_be_sent_is_told_with_exit_code_2(
     framing: str, complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
