@@ -29,6 +29,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from silverfold.conf.names import caseless
 from silverfold.transforms.spark_errors import was_cancelled, was_interrupted
@@ -172,8 +173,12 @@ def from_arrow(session: SparkSession, rows: pa.Table, kind: T.StructType) -> Dat
     if not rows.num_rows:  # pyspark cannot convert an empty table
         return session.createDataFrame([], kind)
     # Spark 4.2 takes an empty batch for the end of the data: rows of later batches would be lost.
-    full = [batch for batch in rows.to_batches() if batch.num_rows]
-    return session.createDataFrame(pa.Table.from_batches(full), kind)
+    full = pa.Table.from_batches([batch for batch in rows.to_batches() if batch.num_rows])
+    try:
+        return session.createDataFrame(full, kind)
+    except pa.ArrowTypeError:  # pyspark 4.0 makes structs of nullable fields, which pyarrow 19 casts to no others
+        nullable = kind.toNullable()
+        return session.createDataFrame(full.cast(to_arrow_schema(nullable)), nullable)
 
 
 @contextmanager

@@ -43,9 +43,9 @@ from silverfold.transforms.merge import (
     POSITION,
     SOURCE,
     Recorded,
+    adding,
     committing,
     create_empty,
-    merge_into,
     overwrite,
     plainly_typed,
     same_key,
@@ -390,9 +390,9 @@ def _merge(
     differs = f"NOT ({comparable_sql(compared, 't')} <=> {comparable_sql(compared, 's')})"
     assignments = ", ".join(f"t.{quoted(name)} = s.{quoted(name)}" for name in compared.names)
     statement = f"""
-        {merge_into(path_table(path), new)} USING {SOURCE} AS s ON {same_key(keys)} AND t.{START} = s.{START}
+        MERGE INTO {path_table(path)} AS t USING {SOURCE} AS s ON {same_key(keys)} AND t.{START} = s.{START}
         WHEN MATCHED AND {differs} THEN UPDATE SET {assignments}
         WHEN NOT MATCHED THEN INSERT ({names}) VALUES ({values})
         """
-    with committing(plainly_typed(versions) if new else versions, recorded, options) as session:
+    with committing(plainly_typed(versions) if new else versions, recorded, adding(new, options)) as session:
         session.sql(statement).collect()

@@ -128,12 +128,12 @@ def merge(
     newer, partial = f"s.{POSITION} > t.{POSITION}", PRESENT in net.columns
     assignments = [f"{quoted(name)} = {_patched(name, partial=partial, new=name in new)}" for name in values]
     statement = f"""
-        {merge_into(target, new)} USING {SOURCE} AS s ON {same_key(keys)} AND {between(bounds, "t")}
+        MERGE INTO {target} AS t USING {SOURCE} AS s ON {same_key(keys)} AND {between(bounds, "t")}
         WHEN MATCHED AND {newer} AND s.{OP} = '{DELETE}' THEN DELETE
         WHEN MATCHED AND {newer} THEN UPDATE SET {", ".join([*assignments, f"{POSITION} = s.{POSITION}"])}
         WHEN NOT MATCHED AND s.{OP} IN ({", ".join(map(repr, _beginning(upsert)))}) THEN {_insert(columns)}
         """
-    with committing(plainly_typed(net) if new else net, recorded, options) as session:
+    with committing(plainly_typed(net) if new else net, recorded, adding(new, options)) as session:
         session.sql(statement).collect()
 
 
@@ -159,13 +159,13 @@ def replace(
     unlike = [f"NOT ({before[name]} <=> s.{quoted(name)})" for name in values if has_order(net.schema[name].dataType)]
     differs = "TRUE" if len(unlike) < len(values) else " OR ".join(unlike) or "FALSE"
     statement = f"""
-        {merge_into(target, new)} USING {SOURCE} AS s ON {same_key(keys)}
+        MERGE INTO {target} AS t USING {SOURCE} AS s ON {same_key(keys)}
         WHEN MATCHED AND ({differs}) THEN
           UPDATE SET {", ".join(f"{quoted(name)} = s.{quoted(name)}" for name in [*values, POSITION])}
         WHEN NOT MATCHED THEN {_insert(columns)}
         WHEN NOT MATCHED BY SOURCE THEN DELETE
         """
-    with committing(plainly_typed(net) if new else net, recorded, options) as session:
+    with committing(plainly_typed(net) if new else net, recorded, adding(new, options)) as session:
         session.sql(statement).collect()
 
 
@@ -383,9 +383,9 @@ def _patched(name: str, *, partial: bool, new: bool) -> str:
     return f"IF({sent}, s.{quoted(name)}, {'NULL' if new else f't.{quoted(name)}'})"
 
 
-def merge_into(target: str, new: Collection[str]) -> str:
-    """Return the beginning of a MERGE into target ``t``, with schema evolution if there are new columns."""
-    return f"MERGE {'WITH SCHEMA EVOLUTION ' if new else ''}INTO {target} AS t"
+def adding(new: Collection[str], options: Mapping[str, str]) -> Mapping[str, str]:
+    """Return session options with which a MERGE adds new columns; its own clause for that fails with Delta 4.0."""
+    return {**options, "spark.databricks.delta.schema.autoMerge.enabled": "true"} if new else options
 
 
 def same_key(keys: Sequence[str]) -> str:

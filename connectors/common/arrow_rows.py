@@ -110,7 +110,8 @@ class InSpark(ArrowRows):
 
     def repartition(self, part: str, *order: str) -> InSpark:
         """See `ArrowRows.repartition`."""
-        return InSpark(self.rows.repartitionById(self.parts, F.col(part)).sortWithinPartitions(*order))
+        split = getattr(self.rows, "repartitionById", self.rows.repartition)  # Spark 4.0 knows partitions by hash only
+        return InSpark(split(self.parts, F.col(part)).sortWithinPartitions(*order))
 
     def dataframe(self) -> DataFrame:
         """See `ArrowRows.dataframe`."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
+from inspect import signature
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
@@ -39,6 +40,8 @@ KEY = T.StructType().add("lane", T.LongType()).add("k", T.LongType())
 ROW = T.StructType().add("lane", T.LongType()).add("k", T.LongType()).add("a", T.StringType()).add("b", T.LongType())
 COLUMNS = ("lane", "k", "a", "b")
 
+_ZONE: Mapping[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+"""Spark 4.0 asks for none."""
 _KINDS = {
     "$binary": (bytes, bytes.hex, bytes.fromhex),
     "$decimal": (Decimal, str, Decimal),
@@ -80,9 +83,7 @@ class StubDecoder(UnfoldedDecoder[StubTable]):
     def changes(self, frames: ArrowRows, context: Context, cut: Cut, table: Table) -> ArrowRows:
         row = self.row_type(context, cut, table)
         step = _Read(self.key, row, self.misread)
-        return frames.run(
-            step, to_arrow_schema(change_type(self.key, row), timezone="UTC"), "frame_seq", "kind", "body"
-        )
+        return frames.run(step, to_arrow_schema(change_type(self.key, row), **_ZONE), "frame_seq", "kind", "body")
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class _Read:
     misread: frozenset[int]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        schema = to_arrow_schema(change_type(self.key, self.row), timezone="UTC")
+        schema = to_arrow_schema(change_type(self.key, self.row), **_ZONE)
         for batch in batches:
             rows = [row for frame in batch.to_pylist() if frame["body"] for row in self._changes(frame)]
             yield pa.RecordBatch.from_pylist(rows, schema=schema)
