@@ -63,7 +63,7 @@ class TableFeed:
             last_landed[stream] = position
         self._schema: Schema | None = None
         self._early: list[tuple[Heading, MessageReceived]] = []
-        self._early_bytes, self._is_older, self._is_newer = 0, False, False
+        self._early_bytes, self._is_older = 0, False
         self._schema_by = self._part_by = self._idle_by = self._retry_at = _NEVER
         self._newest: list[Newest] = []
         """Reported updates that have not landed, ascending; the last item is always the newest report."""
@@ -271,16 +271,8 @@ class TableFeed:
                     gap = {"epoch": epoch, "first": first, "last": last}
                     frames.append(mark("gap", stream=self._stream, level="warning", **gap))
                 case Ask():
-                    frames += [*self._newer_epoch(), *self.subscribe(now)]
+                    frames += self.subscribe(now)
         return frames
-
-    def _newer_epoch(self) -> list[Frame]:
-        """Return a mark, once, if changes of a newer epoch are held, and no snapshot of it has come."""
-        epoch, landed = self._order.epoch_ahead, self._order.position
-        if self._is_newer or epoch is None or landed is None:
-            return []
-        self._is_newer = True
-        return [mark("newer epoch", stream=self._stream, level="warning", epoch=epoch, landed=landed.epoch)]
 
     def _older_epoch(self, packet: MessageReceived) -> list[Frame]:
         """Return a mark, once, if the source's epoch is older than that of the landed position: nothing would land."""

@@ -130,19 +130,12 @@ class Connection:
         return self._closed.is_set()
 
     def add_message_listener(self, listener: MessageListener) -> Registration:
-        """Call ``listener(connection, message)`` for each message that is no answer to a `request`.
-
-        Raises TypeError for what cannot be called.
-        """
-        if not callable(listener):
-            raise TypeError(f"{listener!r} cannot be called")
+        """Call ``listener(connection, message)`` for each message that is no answer to a `request`."""
         self._message_listeners.append(listener)
         return Registration(self._message_listeners, listener)
 
     def add_connection_listener(self, listener: ConnectionListener) -> Registration:
-        """Call the listener's methods for the connection's events. Raises TypeError for one of another base."""
-        if not isinstance(listener, ConnectionListener):
-            raise TypeError(f"{listener!r} is not derived from ConnectionListener")
+        """Call the listener's methods for the connection's events."""
         self._connection_listeners.append(listener)
         return Registration(self._connection_listeners, listener)
 

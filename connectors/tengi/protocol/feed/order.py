@@ -27,8 +27,6 @@ MAX_HELD_BYTES: Final = 8 << 20
 """Default for the most bytes of the held changes."""
 SAME_GAPS: Final = 3
 """The feed ends when the same gap is found so many times in a row."""
-_MOST_DOUBLED: Final = 4
-"""How often the wait for the snapshot of another epoch doubles."""
 _REMEMBERED: Final = 16
 """Number of ended snapshots that are remembered: their late parts are duplicates."""
 
@@ -112,7 +110,7 @@ class TableOrder(Generic[T]):
         self._snapshot: _SnapshotParts | None = None
         self._over: list[Identifier] = []
         self._missed = False
-        self._gaps = self._asks_ahead = 0
+        self._gaps = 0
         self._abandoned_at: Position | None = None
         """The position that `abandon_snapshot` took. One older snapshot is a duplicate: it may come late, and be none
         that was asked for. A second one is taken, for the source may have none that is newer."""
@@ -121,12 +119,6 @@ class TableOrder(Generic[T]):
     def held(self) -> int:
         """Number of changes held."""
         return len(self._held)
-
-    @property
-    def epoch_ahead(self) -> str | None:
-        """Epoch of the held changes that only a snapshot of it makes sense of; None if they follow in that of ours."""
-        first = min(self._held, default=None)
-        return None if first is None or self.position is None or first.epoch == self.position.epoch else first.epoch
 
     @property
     def has_snapshot(self) -> bool:
@@ -221,7 +213,7 @@ class TableOrder(Generic[T]):
 
     def _complete(self, position: Position, now: float) -> list[Action[T]]:
         self._end_snapshot()
-        self.position, self._gaps, self._asks_ahead = position, 0, 0
+        self.position, self._gaps = position, 0
         superseded = [each for each in self._held if each <= position]
         actions: list[Action[T]] = [Duplicate(self._pop(each)) for each in superseded]
         missed = self._missed
@@ -254,11 +246,7 @@ class TableOrder(Generic[T]):
     def _ask(self, now: float, found: Position | None) -> list[Action[T]]:
         """Ask for the changes missing before a change. In another epoch, their positions are unknown."""
         self.deadline = now + self._wait
-        if self.position is None or found is None:
-            return [Ask(self.position)]
-        if found.epoch != self.position.epoch:  # a source that begins an epoch sends its snapshot by itself
-            self.deadline = now + self._wait * (1 << self._asks_ahead)
-            self._asks_ahead = min(self._asks_ahead + 1, _MOST_DOUBLED)
+        if self.position is None or found is None or found.epoch != self.position.epoch:
             return [Ask(self.position)]
         first = self.position.seq + 1
         last = min(each for each in (found, *self._held) if each.epoch == found.epoch).seq - 1

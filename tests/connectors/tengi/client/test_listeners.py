@@ -52,20 +52,6 @@ def test_an_error_of_a_user_type_is_that_of_a_bad_packet(transport: str) -> None
     assert [type(each) for each in recorder.errors[:1]] == [InvalidValue]
 
 
-def test_what_cannot_listen_is_refused_as_it_is_added() -> None:
-    class OnlyClosed:
-        def on_closed(self, _connection: Connection) -> None: ...
-
-    async def work() -> None:
-        async with serving(echo) as server, connected(server, "tcp") as connection:
-            with pytest.raises(TypeError, match="is not derived from ConnectionListener"):
-                connection.add_connection_listener(OnlyClosed())  # type: ignore[arg-type]  # as a program without types
-            with pytest.raises(TypeError, match="cannot be called"):
-                connection.add_message_listener(OnlyClosed())  # type: ignore[arg-type]  # the same
-
-    run(work())
-
-
 class Faulty(Packet):
     type_id = 77
 

@@ -309,17 +309,13 @@ def test_a_flood_of_pings_is_answered_up_to_a_bound() -> None:
     assert len(played.epoch.requests()) == 1000
 
 
-@pytest.mark.parametrize(("by", "name"), [(-1, "older epoch"), (1, "newer epoch")])
-def test_a_source_that_numbers_by_another_epoch_without_its_snapshot_is_told_once(by: int, name: str) -> None:
+def test_a_source_that_numbers_by_an_older_epoch_is_told_once() -> None:
     played = Played(7)
-    played.take(schema(), *(each.set_value("epoch", f"{int(EPOCH) + by:020}") for each in changes(8, 9)))
-    for _ in range(40):
-        played.wait(5)
-        played.take(schema())
-    assert played.marks == [name]
+    older = [each.set_value("epoch", f"{int(EPOCH) - 1:020}") for each in changes(8, 9)]
+    played.take(schema(), *older)
+    assert played.marks == ["older epoch"]
     assert played.boundaries == ["control none"]
     assert json.loads(played.frames[-1].body)["landed"] == EPOCH
-    assert sum(isinstance(each, Subscribe) for each in played.asked) < 10  # in 200 s: after 5, 10, 20, 40 and 80
 
 
 @pytest.mark.parametrize("report", [pong(5), snapshot(5, [ONE]), *changes(6)])
