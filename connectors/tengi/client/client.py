@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import TracebackType
 from typing import Final, Self
 
@@ -21,6 +22,8 @@ class Client:
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
         self._connections: set[Connection] = set()
+        self._connecting: dict[Connection, asyncio.Timeout] = {}
+        """Those whose ``on_connect`` runs, and what ends it."""
         self._stops = 0
         self._log = structlog.get_logger("tengi.client")
 
@@ -52,7 +55,7 @@ class Client:
         self._connections.add(connection)
         connection.add_connection_listener(_Forget(self._connections))
         try:
-            await connection.start(on_connect)
+            await self._start(connection, on_connect)
             if self._stops != stops:
                 raise SourceUnavailable(_STOPPED)
         except BaseException:
@@ -64,10 +67,29 @@ class Client:
     async def stop(self) -> None:
         """Send what connections have queued, and end them. Calls of `connect` that are under way fail.
 
-        If cancelled, what is still queued is dropped; connections end, and their listeners know, all the same.
+        An ``on_connect`` that still runs is cancelled then, unless it is the one that stops the client. If `stop` is
+        cancelled, what is still queued is dropped; connections end, and their listeners know, all the same.
         """
         self._stops += 1
-        await end_all(self._connections)
+        try:
+            await end_all(self._connections)
+        finally:
+            for connection in [each for each in self._connecting if not each.is_in_listener]:
+                self._connecting.pop(connection).reschedule(0)
+
+    async def _start(self, connection: Connection, on_connect: OnConnect | None) -> None:
+        scope = asyncio.timeout(None)
+        try:
+            async with scope:
+                self._connecting[connection] = scope
+                try:
+                    await connection.start(on_connect)
+                finally:
+                    self._connecting.pop(connection, None)
+        except TimeoutError:
+            if not scope.expired():
+                raise
+            raise SourceUnavailable(_STOPPED) from None
 
     async def __aenter__(self) -> Self:
         return self
