@@ -8,7 +8,7 @@ from typing import Final, Self
 
 import structlog
 
-from silverfold.conf.errors import SourceUnavailable
+from silverfold.conf.errors import ConfigError, SourceUnavailable
 from silverfold.connectors.tengi.transports.configuration import Configuration
 from silverfold.connectors.tengi.transports.connection import Connection, ConnectionListener, OnConnect, end_all
 from silverfold.connectors.tengi.transports.dialing import open_first_link
@@ -43,9 +43,11 @@ class Client:
             RemoteProtocolError: The server's answer is no handshake. Among several transports that is one reason why
                 none connects.
             WireError: A value of our handshake cannot be written, or it is too large for every transport.
-            ConfigError: A file for TLS cannot be used.
+            ConfigError: A file for TLS cannot be used, or the host is no text.
             Exception: As ``on_connect``. The connection is closed then.
         """
+        if not isinstance(host, str):
+            raise ConfigError(file="connect", key="host", found=host, allowed="a host's name or address, as text")
         stops = self._stops
         link = await open_first_link(host, self._configuration, self._log)
         if self._stops != stops:

@@ -279,6 +279,8 @@ class Listening:
         answer = self._settings.handshake_handler(connection_id, Handshake(event.values))
         if answer is None:
             raise RemoteProtocolError("the handshake is refused", reason="refused")
+        if not isinstance(answer, Handshake):
+            raise TypeError(f"handshake_handler returned {type(answer).__name__}: it returns a Handshake or None")
         return protocol.accept(connection_id, answer.values)
 
     async def _serve_http(self, socket: _Socket, reader: HttpReader, transports: frozenset[Transport]) -> None:

@@ -6,6 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
+from structlog.processors import format_exc_info
+from structlog.testing import capture_logs
 
 from silverfold.conf.errors import InvalidValue, OversizedMessage, SourceUnavailable
 from silverfold.connectors.tengi.client import Client, ConfigurationBuilder, Connection
@@ -131,6 +133,18 @@ def test_a_client_that_stops_ends_an_on_connect_that_still_runs() -> None:
                 await asyncio.wait_for(connecting, 20)
 
     run(work())
+
+
+def test_a_handshake_handler_that_returns_something_else_is_named_in_the_log() -> None:
+    async def work() -> str:
+        async with serving(handshake_handler=lambda *_: {}) as server:
+            with capture_logs([format_exc_info]) as logged, pytest.raises(SourceUnavailable):
+                async with connected(server, "tcp"):
+                    pass
+            (failed,) = [each for each in logged if each["event"] == "client_failed"]
+            return str(failed["exception"]).splitlines()[-1]
+
+    assert run(work()) == "TypeError: handshake_handler returned dict: it returns a Handshake or None"
 
 
 def test_a_timeout_of_on_connect_is_its_own_error() -> None:
