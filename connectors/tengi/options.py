@@ -62,7 +62,8 @@ class TengiOptions(Strict):
     """Texts of the handshake, such as a token that the source demands. Secrets need ``tls``. With ``listen``: the texts
     that a source has to send. At most 64 KiB; to Java over ``tcp`` 400 bytes."""
     peer: Literal["tengi", "java"] = "tengi"
-    """``java`` heeds the limits of the Java implementation."""
+    """``java`` heeds the limits of the Java implementation. A source in Java over ``http`` needs it: it answers no
+    post, which ends the connection otherwise."""
     handshake_timeout: Seconds = 10.0
     """Seconds for the answer to the handshake."""
     max_packet: _Bytes = MAX_PACKET
@@ -82,9 +83,11 @@ class TengiOptions(Strict):
     reorder_bytes: _Bytes = 8 << 20
     """Most bytes of the held changes."""
     subscribe_wait: Seconds = 10.0
-    """Seconds to wait for the answer to a subscription, before it is sent again."""
+    """Seconds to wait for the answer to a subscription, before it is sent again. Each time in vain doubles it, up to 32
+    times."""
     snapshot_wait: Seconds = 30.0
-    """Seconds to wait for the next part of a snapshot, before a snapshot is asked for again."""
+    """Seconds to wait for the next part of a snapshot, before a snapshot is asked for again. Each time without any part
+    doubles it, up to 32 times."""
     resubscribe_idle: Seconds = 300.0
     """Seconds without a change after which a table is subscribed to again: its last change may be lost."""
     ack_interval: Seconds = 1.0

@@ -308,9 +308,9 @@ class Decoder:
         """Call a user type's code. Its errors mean that the bytes do not fit the type."""
         try:
             return read(self)
-        except SilverfoldError:
+        except (SilverfoldError, KeyboardInterrupt, SystemExit):
             raise
-        except Exception as error:
+        except BaseException as error:  # a CancelledError would end the task that reads
             raise InvalidValue(f"a user type raised {error!r}", offset=at, reason="user_type") from error
 
     def _registered(self, known: dict[int, _T]) -> _T:

@@ -16,7 +16,17 @@ from silverfold.connectors.frames import Boundary, Frame, Kind, mark
 from silverfold.connectors.tengi.options import TengiOptions
 from silverfold.connectors.tengi.protocol.events import MessageReceived
 from silverfold.connectors.tengi.protocol.feed.heading import Heading, read_heading
-from silverfold.connectors.tengi.protocol.feed.order import Action, Ask, Duplicate, Gap, GivenUp, Land, TableOrder
+from silverfold.connectors.tengi.protocol.feed.order import (
+    Action,
+    Ask,
+    Duplicate,
+    Gap,
+    GivenUp,
+    Land,
+    NewerEpoch,
+    TableOrder,
+    doubled,
+)
 from silverfold.connectors.tengi.protocol.feed.packets import (
     Newest,
     Position,
@@ -63,8 +73,10 @@ class TableFeed:
             last_landed[stream] = position
         self._schema: Schema | None = None
         self._early: list[tuple[Heading, MessageReceived]] = []
-        self._early_bytes, self._is_older = 0, False
+        self._early_bytes, self._is_older, self._is_newer = 0, False, False
         self._schema_by = self._part_by = self._idle_by = self._retry_at = _NEVER
+        self._vain = 0
+        """Subscriptions in a row whose answer, or whose snapshot, did not come."""
         self._newest: list[Newest] = []
         """Reported updates that have not landed, ascending; the last item is always the newest report."""
         self.requests: list[Subscribe] = []
@@ -91,7 +103,8 @@ class TableFeed:
             Subscribe(self._stream, -1) if position is None else Subscribe(self._stream, position.seq, position.epoch)
         )
         self.requests = [request]
-        self._schema_by, self._idle_by = now + self._options.subscribe_wait, now + self._options.resubscribe_idle
+        self._schema_by = now + doubled(self._options.subscribe_wait, self._vain)
+        self._idle_by = now + self._options.resubscribe_idle
         self._part_by = self._retry_at = _NEVER
         asked = mark("snapshot asked", stream=self._stream)._replace(source_position=_NO_POSITION)
         return [asked] if position is None else []
@@ -100,7 +113,9 @@ class TableFeed:
         """Return the frames to land because of the time. Safe to call early. Raises as `take` if a gap stays."""
         if self.refused:
             return []
-        late = min(self._schema_by, self._part_by, self._idle_by, self._retry_at) <= now
+        is_vain = min(self._schema_by, self._part_by) <= now
+        self._vain += is_vain
+        late = is_vain or min(self._idle_by, self._retry_at) <= now
         return [*(self.subscribe(now) if late else ()), *self._perform(self._order.elapsed(now), now)]
 
     def postpone(self, seconds: float) -> None:
@@ -206,7 +221,9 @@ class TableFeed:
         self._schema_by = _NEVER
         self._backoff.reset()
         if self._order.position is None:
-            self._part_by = now + self._options.snapshot_wait
+            self._part_by = now + doubled(self._options.snapshot_wait, self._vain)
+        else:
+            self._vain = 0
         if self._schema is not None and (schema == self._schema or schema.version < self._schema.version):
             return self._take_waiting(now)
         self._schema = schema
@@ -257,6 +274,7 @@ class TableFeed:
         for action in actions:
             match action:
                 case Land(packet, boundary, position):
+                    self._vain = 0
                     at = None if position is None else str(position)
                     frames.append(Frame(packet.raw, kind, _BOUNDARIES[boundary], self._stream, at))
                     kind = Kind.DATA
@@ -270,6 +288,11 @@ class TableFeed:
                 case Gap(epoch, first, last):
                     gap = {"epoch": epoch, "first": first, "last": last}
                     frames.append(mark("gap", stream=self._stream, level="warning", **gap))
+                case NewerEpoch(epoch, landed):
+                    if not self._is_newer:
+                        newer = {"epoch": epoch, "landed": landed}
+                        frames.append(mark("newer epoch", stream=self._stream, level="warning", **newer))
+                    self._is_newer = True
                 case Ask():
                     frames += self.subscribe(now)
         return frames

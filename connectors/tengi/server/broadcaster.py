@@ -32,8 +32,8 @@ class Broadcaster(ConnectionListener):
         return list(self._members)
 
     def add(self, connection: Connection) -> None:
-        """Add a member. Safe to repeat."""
-        if connection not in self._members and not connection.is_closed:
+        """Add a member, unless its connection has ended. Safe to repeat."""
+        if connection not in self._members and not connection.has_ended:
             self._members[connection] = connection.add_connection_listener(self)
 
     def remove(self, connection: Connection) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import inspect
 import ssl
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -225,11 +226,15 @@ class ConfigurationBuilder:
         """Return the configuration.
 
         Raises:
-            ConfigError: It has no transport, or types were both set and added.
+            ConfigError: It has no transport, types were both set and added, or ``handshake_handler`` cannot be called.
             ValueError: Two types have the same id.
         """
         if not self._settings.transports:
             raise ConfigError(file=_FILE, key="transport", found=None, allowed="one transport at least")
+        handler: object = self._settings.handshake_handler
+        if not callable(handler) or inspect.iscoroutinefunction(handler):
+            allowed = "a function, which is no coroutine function, that returns a Handshake or None"
+            raise ConfigError(file=_FILE, key="handshake_handler", found=handler, allowed=allowed)
         if not (self._classes or self._enums or self._enumerables or self._marshallers):
             return self._settings
         if self._settings.types is not BUILT_IN:

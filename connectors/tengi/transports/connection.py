@@ -18,7 +18,7 @@ server, ``on_connect`` is cancelled. A listener of an end that itself ends conne
 could wait for each other for ever.
 
 An error of a listener becomes the event ``on_exception``. So does a CancelledError that the listener got from what it
-awaited. Neither affects other listeners or the connection.
+awaited. Neither affects other listeners or the connection. Only KeyboardInterrupt and SystemExit end the event loop.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Connection:
         self._link = link
         self._log = log.bind(connection=str(link.connection_id), transport=link.transport.value)
         self._message_listeners: list[MessageListener] = []
-        self._connection_listeners: list[ConnectionListener] = []
+        self._connection_listeners: list[object] = []
         self._requests: dict[Identifier, asyncio.Future[Message]] = {}
         self._unanswered: dict[Identifier, None] = {}  # the oldest first
         self._received = Inbox()
@@ -129,13 +129,23 @@ class Connection:
         """Whether the connection has ended, and all listeners know."""
         return self._closed.is_set()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the connection has ended. Its listeners may not know yet."""
+        return self._ended.is_set()
+
+    @property
+    def is_in_listener(self) -> bool:
+        """Whether the running code is part of a listener of the connection, or of its ``on_connect``."""
+        return not self._calls.isdisjoint(_CALLS.get())
+
     def add_message_listener(self, listener: MessageListener) -> Registration:
         """Call ``listener(connection, message)`` for each message that is no answer to a `request`."""
         self._message_listeners.append(listener)
         return Registration(self._message_listeners, listener)
 
-    def add_connection_listener(self, listener: ConnectionListener) -> Registration:
-        """Call the listener's methods for the connection's events."""
+    def add_connection_listener(self, listener: object) -> Registration:
+        """Call the listener's methods for the connection's events: those of `ConnectionListener` that it has."""
         self._connection_listeners.append(listener)
         return Registration(self._connection_listeners, listener)
 
@@ -154,7 +164,8 @@ class Connection:
     async def request(self, value: object, *, timeout: float = 30.0) -> Message:
         """Send an object and return the answer: the message with the same id. Listeners do not get it.
 
-        Nor do they get one that comes later, which is dropped: to a peer, an answer to it would be a new request.
+        Nor do they get one that comes later, which is dropped: to a peer, an answer to it would be a new request. The
+        last 1,000 requests that were sent and had no answer are remembered for that.
 
         Raises:
             TimeoutError: No answer came in time.
@@ -168,15 +179,17 @@ class Connection:
         if message.id in self._requests:
             raise LocalProtocolError(f"the request {message.id} waits for its answer already")
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        is_sent = False
         self._requests[message.id] = answer
         try:
             with self._received.reading_ahead():
                 async with asyncio.timeout(timeout):
                     await self.write_object(message)
+                    is_sent = True
                     return await answer
         finally:
             del self._requests[message.id]
-            if not answer.done() or answer.cancelled():
+            if is_sent and (not answer.done() or answer.cancelled()):
                 self._remember_unanswered(message.id)
 
     def _remember_unanswered(self, request: Identifier) -> None:
@@ -212,12 +225,12 @@ class Connection:
             end.set()
         await self._link.abort()
         tasks, self._tasks = self._tasks, []
-        await cancel_and_wait(*(tasks[:1] if self._is_in_listener() else tasks))
+        await cancel_and_wait(*(tasks[:1] if self.is_in_listener else tasks))
         await self._finish()
 
     async def wait_closed(self) -> None:
         """Wait until the connection has ended and all listeners know. In a listener, wait for the end alone."""
-        if not self._is_in_listener():
+        if not self.is_in_listener:
             await self._closed.wait()
             return
         with self._received.reading_ahead():
@@ -230,9 +243,6 @@ class Connection:
             await self._call(on_connect, self)
         if self._finishing is None:
             self._tasks.append(asyncio.create_task(self._deliver()))
-
-    def _is_in_listener(self) -> bool:
-        return not self._calls.isdisjoint(_CALLS.get())
 
     async def _read(self) -> None:
         failure: Exception | None = None
@@ -300,6 +310,7 @@ class Connection:
 
     async def _fire_end(self) -> None:
         _ENDS.set(_pending(_ENDS) | {self._awaited_end})
+        self._fail_requests()  # its reader may have been cancelled before it began
         await self._link.close()
         if not self._is_leaving:
             await self._fire("on_disconnected")
@@ -310,7 +321,7 @@ class Connection:
 
     async def _fire(self, event: str, *arguments: object) -> None:
         for listener in list(self._connection_listeners):
-            await self._guarded(getattr(listener, event), self, *arguments)
+            await self._guarded(_notify, listener, event, self, *arguments)
 
     async def _guarded(self, function: Callable[..., Awaitable[None] | None], *arguments: object) -> None:
         """Call a listener; its error is an event, and costs the others nothing."""
@@ -324,10 +335,10 @@ class Connection:
         self._log.info("connection_error", reason=str(error))
         for listener in list(self._connection_listeners):
             with contextlib.suppress(Exception):  # reporting an error of on_exception would call on_exception again
-                await self._call(listener.on_exception, self, error)
+                await self._call(_notify, listener, "on_exception", self, error)
 
     async def _call(self, function: Callable[..., Awaitable[None] | None], *arguments: object) -> None:
-        """Call a user's function. Raise its error. A CancelledError counts as one, unless our task is cancelled."""
+        """Call a user's function. Raise its error, as an Exception, unless our task is cancelled or its loop over."""
         call, calls, task = asyncio.Event(), _pending(_CALLS), asyncio.current_task()
         _CALLS.set(calls | {call})
         self._calls.add(call)
@@ -335,14 +346,24 @@ class Connection:
             result = function(*arguments)
             if inspect.isawaitable(result):
                 await result
-        except asyncio.CancelledError as error:
-            if task is None or task.cancelling():
+        except (Exception, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            if task is None or task.cancelling() or not task.get_loop().is_running():
                 raise
-            raise RuntimeError("what a listener awaited was cancelled") from error
+            is_cancel = isinstance(error, asyncio.CancelledError)
+            reason = "what a listener awaited was cancelled" if is_cancel else f"a listener raised {error!r}"
+            raise RuntimeError(reason) from error
         finally:
             call.set()
             self._calls.discard(call)
             _CALLS.set(calls)
+
+
+def _notify(listener: object, event: str, *arguments: object) -> Awaitable[None] | None:
+    """Call a listener's method for an event, if it has one."""
+    method: Callable[..., Awaitable[None] | None] | None = getattr(listener, event, None)
+    return None if method is None else method(*arguments)
 
 
 async def end_all(connections: Iterable[Connection]) -> None:

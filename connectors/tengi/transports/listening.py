@@ -40,7 +40,7 @@ OnLink: TypeAlias = Callable[[Link], Awaitable[object]]
 """Serves a link. The link is closed on return."""
 
 _MAX_PENDING: Final = 256
-"""Most sockets without a handshake; beyond it, the oldest is closed."""
+"""Most sockets without a handshake, that of TLS included; beyond it, the oldest is closed."""
 _MAX_JAVA_BODY: Final = 1 << 20
 _HEAD_OF_PACKET: Final = 23
 """Bytes of a body that identify its connection, and show whether it is a Message."""
@@ -73,7 +73,9 @@ class Listening:
         self._listening: list[socket.socket] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._sockets: set[_Socket] = set()
-        self._pending: dict[_Socket, None] = {}
+        self._pending: dict[_Socket | asyncio.Task[None], Callable[[], object]] = {}
+        """What closes each socket without a handshake, the oldest first; in TLS's handshake a socket is its task."""
+        self._crowd_logged_at = float("-inf")
         self._links: set[Link] = set()
         self._polling: dict[Identifier, ServerPollingLink] = {}
 
@@ -133,10 +135,13 @@ class Listening:
                 return
             if len(self._tasks) >= 2 * (self._settings.max_connections + _MAX_PENDING):
                 accepted.close()
+                self._log_crowd("too many sockets are open: new ones are closed")
                 return
             accepted.setblocking(False)
             task = self._spawn(self._connect(accepted, Address(*address[:2]), transports, tls))
             task.add_done_callback(lambda done: accepted.close() if done.cancelled() else None)
+            task.add_done_callback(lambda done: self._pending.pop(done, None))
+            self._add_pending(task, task.cancel)
 
         def resume() -> None:
             if not self._is_stopped:
@@ -148,9 +153,16 @@ class Listening:
         self, accepted: socket.socket, peer: Address, transports: frozenset[Transport], tls: ssl.SSLContext | None
     ) -> None:
         """Make a connection of a socket, after the handshake of TLS, if any."""
+        task = asyncio.current_task()
+        assert task is not None
+
+        def accept(socket: _Socket) -> None:
+            self._pending.pop(task, None)
+            self._accept(socket, transports)
+
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: _Socket(peer, lambda socket: self._accept(socket, transports), self._settings.dead_after),
+                lambda: _Socket(peer, accept, self._settings.dead_after),
                 accepted,
                 ssl=tls,
                 ssl_handshake_timeout=self._settings.handshake_timeout if tls else None,
@@ -164,12 +176,21 @@ class Listening:
             socket.abort()
             return
         self._sockets.add(socket)
-        self._pending[socket] = None
-        if len(self._pending) > _MAX_PENDING:
-            oldest = next(iter(self._pending))
-            del self._pending[oldest]
-            oldest.abort()
+        self._add_pending(socket, socket.abort)
         self._spawn(self._serve_socket(socket, transports))
+
+    def _add_pending(self, socket: _Socket | asyncio.Task[None], close: Callable[[], object]) -> None:
+        self._pending[socket] = close
+        if len(self._pending) > _MAX_PENDING:
+            self._pending.pop(next(iter(self._pending)))()
+            self._log_crowd(f"more than {_MAX_PENDING} sockets without a handshake: the oldest are closed")
+
+    def _log_crowd(self, reason: str) -> None:
+        """Log why sockets are closed, at most once in ``handshake_timeout``."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._crowd_logged_at + self._settings.handshake_timeout:
+            self._crowd_logged_at = now
+            self._log.warning("clients_dropped", reason=reason)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -258,6 +279,8 @@ class Listening:
         answer = self._settings.handshake_handler(connection_id, Handshake(event.values))
         if answer is None:
             raise RemoteProtocolError("the handshake is refused", reason="refused")
+        if not isinstance(answer, Handshake):
+            raise TypeError(f"handshake_handler returned {type(answer).__name__}: it returns a Handshake or None")
         return protocol.accept(connection_id, answer.values)
 
     async def _serve_http(self, socket: _Socket, reader: HttpReader, transports: frozenset[Transport]) -> None:

@@ -64,6 +64,8 @@ def parse_transport(name: str, *, file: str = "configuration", key: str = "trans
         UnsupportedTransport: tengi names the transport, but it is not supported.
         ConfigError: The transport is unknown.
     """
+    if not isinstance(name, str):
+        raise ConfigError(file=file, key=key, found=name, allowed=f"names, one by one: {_SUPPORTED}")
     short = name.removeprefix(_JAVA_PREFIX)
     if short != name:
         short = _JAVA_NAMES.get(short, short)

@@ -6,7 +6,8 @@ An update may be partial, so change 8 must not land before change 7, even if 7 a
 a change at the next position            lands, and then every held one that follows it
 at or before the position                `Duplicate`
 later                                    held; after a while `Gap` and `Ask`; beyond the bound `GivenUp`
-no position yet, or a greater epoch      held until a snapshot is complete, which sets the position
+no position yet, or a greater epoch      held until a snapshot is complete, which sets the position; asked for with
+                                         growing waits. `NewerEpoch` warns of a greater epoch
 any, while a snapshot is under way       held: if it landed, the snapshot's older state would replace it
 any, once one was given up half-way      held until another snapshot is complete
 =======================================  =================================================================
@@ -27,6 +28,10 @@ MAX_HELD_BYTES: Final = 8 << 20
 """Default for the most bytes of the held changes."""
 SAME_GAPS: Final = 3
 """The feed ends when the same gap is found so many times in a row."""
+_ASKS_FROM_POSITION: Final = 2
+"""A snapshot of a greater epoch is asked for from the position so many times, and then from the beginning."""
+_MOST_DOUBLINGS: Final = 5
+"""The wait for what does not come doubles with each time that it is asked for, up to so often."""
 _REMEMBERED: Final = 16
 """Number of ended snapshots that are remembered: their late parts are duplicates."""
 
@@ -62,13 +67,20 @@ class Gap(NamedTuple):
     last: int
 
 
+class NewerEpoch(NamedTuple):
+    """Land a mark: changes of a greater epoch wait for a snapshot of it, which has not come."""
+
+    epoch: str
+    landed: str
+
+
 class Ask(NamedTuple):
     """Subscribe again from the position, or from the beginning if there is none."""
 
     position: Position | None
 
 
-Action: TypeAlias = Land[T] | Duplicate[T] | GivenUp[T] | Gap | Ask
+Action: TypeAlias = Land[T] | Duplicate[T] | GivenUp[T] | Gap | NewerEpoch | Ask
 
 
 @dataclass
@@ -110,7 +122,7 @@ class TableOrder(Generic[T]):
         self._snapshot: _SnapshotParts | None = None
         self._over: list[Identifier] = []
         self._missed = False
-        self._gaps = 0
+        self._gaps = self._snapshot_asks = 0
         self._abandoned_at: Position | None = None
         """The position that `abandon_snapshot` took. One older snapshot is a duplicate: it may come late, and be none
         that was asked for. A second one is taken, for the source may have none that is newer."""
@@ -213,7 +225,7 @@ class TableOrder(Generic[T]):
 
     def _complete(self, position: Position, now: float) -> list[Action[T]]:
         self._end_snapshot()
-        self.position, self._gaps = position, 0
+        self.position, self._gaps, self._snapshot_asks = position, 0, 0
         superseded = [each for each in self._held if each <= position]
         actions: list[Action[T]] = [Duplicate(self._pop(each)) for each in superseded]
         missed = self._missed
@@ -241,12 +253,18 @@ class TableOrder(Generic[T]):
 
     def _start_timer(self, now: float) -> None:
         if self.deadline is None and self._snapshot is None:
-            self.deadline = now + self._wait
+            self.deadline = now + self._patience
+
+    @property
+    def _patience(self) -> float:
+        return doubled(self._wait, self._snapshot_asks)
 
     def _ask(self, now: float, found: Position | None) -> list[Action[T]]:
         """Ask for the changes missing before a change. In another epoch, their positions are unknown."""
-        self.deadline = now + self._wait
-        if self.position is None or found is None or found.epoch != self.position.epoch:
+        if found is not None and (self.position is None or found.epoch != self.position.epoch):
+            return self._ask_for_snapshot(now, found.epoch)
+        self.deadline = now + self._patience
+        if self.position is None or found is None:
             return [Ask(self.position)]
         first = self.position.seq + 1
         last = min(each for each in (found, *self._held) if each.epoch == found.epoch).seq - 1
@@ -255,6 +273,27 @@ class TableOrder(Generic[T]):
             detail = f"changes {first} to {last} of {self.position.epoch} did not come, however often asked for"
             raise RemoteProtocolError(detail, stream=self._table, reason="gap")
         return [Gap(self.position.epoch, first, last), Ask(self.position)]
+
+    def _ask_for_snapshot(self, now: float, epoch: str) -> list[Action[T]]:
+        """Ask for a snapshot of an epoch. If none comes, ask from the beginning: the source may send none unasked.
+
+        The held changes are dropped then: the source may not be in their epoch. If it is, its snapshot has them.
+        """
+        self._snapshot_asks += 1
+        self.deadline = now + self._patience
+        if self.position is None:
+            return [Ask(None)]
+        if self._snapshot_asks <= _ASKS_FROM_POSITION:
+            return [NewerEpoch(epoch, self.position.epoch), Ask(self.position)]
+        self.position, self.held_bytes = None, 0
+        self._held.clear()
+        self._restart_timer(now)
+        return [Ask(None)]
+
+
+def doubled(wait: float, times: int) -> float:
+    """Return the wait for what was asked for in vain so many times."""
+    return wait * float(1 << min(times, _MOST_DOUBLINGS))
 
 
 def _next(position: Position) -> Position:

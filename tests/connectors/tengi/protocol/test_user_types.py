@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -54,6 +55,18 @@ def test_an_error_of_a_users_code_is_one_of_the_bytes(value: object) -> None:
     with pytest.raises(InvalidValue, match=r"user_type at byte \d+: a user type raised KeyError\(9\)"):
         Decoder(encoder.to_bytes(), TYPES).read_object()
     assert "KeyError(9)" in SerializationDebugger(TYPES).explain_object(encoder.to_bytes()).splitlines()[-1]
+
+
+@pytest.mark.parametrize("error", [asyncio.CancelledError, GeneratorExit])
+def test_an_error_that_would_end_the_reading_task_is_one_of_the_bytes_too(error: type[BaseException]) -> None:
+    def give_up(_decoder: Decoder) -> complex:
+        raise error
+
+    types = TypeRegistry(marshallers=[Marshaller(52, accepts_class(complex), give_up, lambda *_: None)])
+    encoder = Encoder(types)
+    encoder.write_object(1j)
+    with pytest.raises(InvalidValue, match=f"a user type raised {error.__name__}"):
+        Decoder(encoder.to_bytes(), types).read_object()
 
 
 class Letters(Enum):

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
 from silverfold.conf.errors import ConfigError
-from silverfold.connectors.tengi.client import ClientTransports, ConfigurationBuilder, UnsupportedTransport
-from silverfold.connectors.tengi.protocol import Int, Marshallable, Marshaller, Packet, TypeRegistry, accepts_class
+from silverfold.connectors.tengi.client import Client, ClientTransports, ConfigurationBuilder, UnsupportedTransport
+from silverfold.connectors.tengi.protocol import (
+    Handshake,
+    Identifier,
+    Int,
+    Marshallable,
+    Marshaller,
+    Packet,
+    TypeRegistry,
+    accepts_class,
+)
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
 from silverfold.connectors.tengi.server import ServerTransports
 from silverfold.connectors.tengi.transports.configuration import Tls
@@ -51,6 +63,28 @@ def test_other_names_are_unknown(name: str) -> None:
     with pytest.raises(ConfigError, match="allowed: tcp, websocket or http") as raised:
         parse_transport(name)
     assert not isinstance(raised.value, UnsupportedTransport)
+
+
+@pytest.mark.parametrize("name", [["tcp", "http"], None, b"tcp"])
+def test_what_is_no_name_is_refused(name: Any) -> None:
+    with pytest.raises(ConfigError, match="allowed: names, one by one: tcp, websocket or http"):
+        ConfigurationBuilder().add_transport(name)
+
+
+async def answer_later(_connection_id: Identifier, _request: Handshake) -> None: ...
+
+
+@pytest.mark.parametrize("handler", [answer_later, {"token": "t"}])
+def test_a_handshake_handler_that_cannot_be_called_is_refused(handler: Any) -> None:
+    with pytest.raises(ConfigError, match="handshake_handler"):
+        ConfigurationBuilder().add_transport("tcp").set(handshake_handler=handler).build()
+
+
+@pytest.mark.parametrize("host", [None, b"127.0.0.1"])
+def test_a_host_that_is_no_text_is_refused(host: Any) -> None:
+    client = Client(ConfigurationBuilder().add_transport("tcp").build())
+    with pytest.raises(ConfigError, match="host"):
+        asyncio.run(client.connect(host))
 
 
 def test_the_builder_collects_transports_with_their_ports_and_types() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from silverfold.connectors.tengi.transports.configuration import Tls
 from tests.connectors.tengi.client.test_connection import echo
 from tests.support.certificates import AUTHORITY, of_a_stranger, server_of, trusted_file
 from tests.support.polling import until
-from tests.support.tengi.pairs import TRANSPORTS, connected, run, serving
+from tests.support.tengi.pairs import TRANSPORTS, connected, port_of, run, serving
 
 each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 
@@ -32,6 +33,24 @@ def test_a_trusted_certificate_is_enough(transport: str, tmp_path: Path) -> None
     issued.private_key_and_cert_chain_pem.write_to_path(str(tmp_path / "server.pem"))
     served, used = Tls(certificate=tmp_path / "server.pem"), Tls(ca=trusted_file(tmp_path))
     assert run(_ask(transport, served, used)) == "secret"
+
+
+def test_strangers_that_never_begin_the_handshake_of_tls_keep_nobody_out_and_are_logged_once() -> None:
+    async def work() -> list[Any]:
+        tls = Tls(context=of_a_stranger())
+        async with serving(echo, "tcp", tls=tls, handshake_timeout=60.0, max_connections=1) as server:
+            with capture_logs() as logged:
+                opened = [await asyncio.open_connection("127.0.0.1", port_of(server)) for _ in range(600)]
+                async with connected(server, "tcp", tls=Tls(verify=False)) as connection:
+                    assert (await connection.request(1)).body == 1
+                assert await opened[0][0].read() == b""
+                for _, writer in opened:
+                    writer.transport.abort()
+            return [each for each in logged if each["event"] == "clients_dropped"]
+
+    (line,) = run(work())
+    assert line["log_level"] == "warning"
+    assert line["reason"] == "more than 256 sockets without a handshake: the oldest are closed"
 
 
 @each_transport

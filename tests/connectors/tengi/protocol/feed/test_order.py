@@ -11,7 +11,7 @@ from hypothesis import given
 
 from silverfold.conf.errors import RemoteProtocolError
 from silverfold.connectors.tengi.protocol import Identifier
-from silverfold.connectors.tengi.protocol.feed.order import Ask, Duplicate, Gap, GivenUp, Land, TableOrder
+from silverfold.connectors.tengi.protocol.feed.order import Ask, Duplicate, Gap, GivenUp, Land, NewerEpoch, TableOrder
 from silverfold.connectors.tengi.protocol.feed.packets import Position
 
 OLD, NOW, NEW = (f"{number:020d}" for number in (1, 2, 3))
@@ -153,10 +153,37 @@ def test_a_greater_epoch_is_held_until_its_snapshot() -> None:
     assert change(table, 6) == [Duplicate("6")]
 
 
-def test_without_a_snapshot_it_is_asked_for() -> None:
+def asked(table: TableOrder[str], until: int) -> list[tuple[int, list[Any]]]:
+    """Return what is asked for at which second."""
+    return [(now, actions) for now in range(until) if (actions := table.elapsed(now))]
+
+
+def test_without_a_snapshot_it_is_asked_for_with_growing_waits_the_third_time_from_the_beginning() -> None:
     table = order(wait=5.0)
     change(table, 1, epoch=NEW)
-    assert [table.elapsed(time) for time in (5.0, 10.0, 15.0)] == [[Ask(at(5))]] * 3
+    warned = [NewerEpoch(NEW, NOW), Ask(at(5))]
+    assert asked(table, 1_000) == [(5, warned), (15, warned), (35, [Ask(None)])]
+    assert (table.position, table.held, table.held_bytes, table.deadline) == (None, 0, 0, None)
+    assert part(table, 0, last=True, seq=5) == [Land("p0", "whole", at(5))]  # it was one stray change
+    assert change(table, 6, now=1_000.0) == [land(6)]
+    change(table, 1, now=1_000.0, epoch=NEW)
+    assert table.deadline == 1_005.0
+
+
+def test_changes_that_land_between_do_not_make_the_third_time_the_first() -> None:
+    table = order(wait=5.0)
+    change(table, 1, epoch=NEW)
+    asks = []
+    for number in range(3):
+        assert change(table, 6 + number, now=30.0 * number) == [land(6 + number)]
+        asks += table.elapsed(30.0 * number + 29)
+    assert [each.position for each in asks if isinstance(each, Ask)] == [at(6), at(7), None]
+
+
+def test_the_waits_for_a_snapshot_that_never_comes_grow_up_to_a_bound() -> None:
+    table = order(None, wait=5.0)
+    change(table, 1)
+    assert [now for now, _ in asked(table, 1_300)] == [5, 15, 35, 75, 155, 315, 475, 635, 795, 955, 1115, 1275]
 
 
 def test_what_is_given_up_during_a_snapshot_is_asked_for_behind_it() -> None:

@@ -1,0 +1,176 @@
+"""Listeners without some methods, or that raise what no task survives: neither costs messages or hides the end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from structlog.processors import format_exc_info
+from structlog.testing import capture_logs
+
+from silverfold.conf.errors import InvalidValue, OversizedMessage, SourceUnavailable
+from silverfold.connectors.tengi.client import Client, ConfigurationBuilder, Connection
+from silverfold.connectors.tengi.protocol import Identifier, Message, Packet
+from silverfold.connectors.tengi.server import Broadcaster
+from tests.connectors.tengi.client.test_connection import Recorder, echo
+from tests.support.tengi.pairs import Inbox, connected, port_of, run, serving
+
+
+class OnlyTheEnd:
+    """A listener without the base class that has one method, and no method for another event."""
+
+    on_message = None
+
+    def __init__(self) -> None:
+        self.ends: list[Connection] = []
+
+    def on_closed(self, connection: Connection) -> None:
+        self.ends.append(connection)
+
+
+class NoMethods:
+    """A listener of no event."""
+
+
+class Raising:
+    """A listener whose methods cannot be looked up."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise GeneratorExit(name)
+
+
+async def _told_of_the_end(connection: Connection, listener: OnlyTheEnd) -> None:
+    async with asyncio.timeout(20):
+        await connection.wait_closed()
+    assert listener.ends == [connection]
+
+
+@pytest.mark.parametrize("other", [NoMethods, Raising])
+def test_a_listener_without_some_methods_is_told_of_the_rest_on_both_sides(other: Any) -> None:
+    ours, theirs = OnlyTheEnd(), OnlyTheEnd()
+
+    def on_connect(connection: Connection) -> None:
+        connection.add_connection_listener(other())
+        connection.add_connection_listener(theirs)
+        echo(connection)
+
+    async def work() -> None:
+        async with serving(on_connect) as server, connected(server, "tcp") as connection:
+            connection.add_connection_listener(other())
+            connection.add_connection_listener(ours)
+            inbox = Inbox(connection)
+            await connection.write_object("hello")
+            assert await inbox.get() == "hello"
+            (accepted,) = server.connections
+            await connection.disconnect()
+            await _told_of_the_end(connection, ours)
+            await _told_of_the_end(accepted, theirs)
+
+    run(work())
+
+
+@pytest.mark.parametrize("error", [GeneratorExit, asyncio.CancelledError, BaseException])
+@pytest.mark.parametrize("is_async", [False, True])
+def test_whatever_a_listener_raises_the_next_message_and_the_end_are_delivered(
+    error: type[BaseException], is_async: bool
+) -> None:
+    recorder = Recorder()
+
+    def fail(_connection: Connection, _message: Message) -> None:
+        raise error
+
+    async def fail_later(connection: Connection, message: Message) -> None:
+        await asyncio.sleep(0)
+        fail(connection, message)
+
+    async def work() -> None:
+        async with serving(echo) as server, connected(server, "tcp") as connection:
+            connection.add_connection_listener(recorder)
+            connection.add_message_listener(fail_later if is_async else fail)
+            inbox = Inbox(connection)
+            for number in range(2):
+                await connection.write_object(number)
+            assert await inbox.take(2) == [0, 1]
+            await connection.disconnect()
+            async with asyncio.timeout(20):
+                await connection.wait_closed()
+
+    run(work())
+    assert [type(each) for each in recorder.errors] == [RuntimeError] * 2
+
+
+def test_a_connection_added_while_its_end_is_told_is_no_member_of_a_broadcast() -> None:
+    broadcaster = Broadcaster()
+
+    class Late:
+        def on_closed(self, connection: Connection) -> None:
+            broadcaster.add(connection)
+
+    async def work() -> None:
+        async with serving(echo) as server, connected(server, "tcp") as connection:
+            connection.add_connection_listener(Late())
+            await connection.abort()
+
+    run(work())
+    assert broadcaster.members == []
+
+
+def test_a_client_that_stops_ends_an_on_connect_that_still_runs() -> None:
+    begun = asyncio.Event()
+
+    async def for_ever(_connection: Connection) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def work() -> None:
+        async with serving(echo) as server:
+            client = Client.create(ConfigurationBuilder().add_transport("tcp", port=port_of(server)).build())
+            connecting = asyncio.create_task(client.connect("127.0.0.1", for_ever))
+            await begun.wait()
+            await client.stop()
+            with pytest.raises(SourceUnavailable, match="was stopped"):
+                await asyncio.wait_for(connecting, 20)
+
+    run(work())
+
+
+def test_a_handshake_handler_that_returns_something_else_is_named_in_the_log() -> None:
+    async def work() -> str:
+        async with serving(handshake_handler=lambda *_: {}) as server:
+            with capture_logs([format_exc_info]) as logged, pytest.raises(SourceUnavailable):
+                async with connected(server, "tcp"):
+                    pass
+            (failed,) = [each for each in logged if each["event"] == "client_failed"]
+            return str(failed["exception"]).splitlines()[-1]
+
+    assert run(work()) == "TypeError: handshake_handler returned dict: it returns a Handshake or None"
+
+
+def test_a_timeout_of_on_connect_is_its_own_error() -> None:
+    async def late(_connection: Connection) -> None:
+        raise TimeoutError("mine")
+
+    async def work() -> None:
+        async with serving(echo) as server:
+            with pytest.raises(TimeoutError, match="mine"):
+                async with connected(server, "tcp", late):
+                    pass
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("value", "error"), [(Packet("p", {"b": bytes(2_000)}), OversizedMessage), (None, InvalidValue)]
+)
+def test_a_request_that_could_not_be_sent_hides_no_message_of_its_id(value: object, error: type[Exception]) -> None:
+    async def work() -> None:
+        async with serving(echo) as server, connected(server, "tcp", max_packet=1024) as connection:
+            inbox = Inbox(connection)
+            refused = Message(Identifier.random(), value)
+            with pytest.raises(error):
+                await connection.request(refused)
+            await connection.write_object(Message(refused.id, "small"))
+            assert await inbox.get() == "small"
+
+    run(work())
