@@ -39,7 +39,7 @@ def first_since(bronze: Place, moment: datetime, *, after: int) -> int | None:
     """Return the position of the first frame received since a moment; None without one. Raises StoreUnavailable."""
     since = pa.scalar(moment.astimezone(UTC), pa.timestamp("us", "UTC"))
     for batch in read_small_columns(bronze, after=after):
-        young = batch.filter(pc.field("received_at") >= since)
+        young = batch.filter(pc.greater_equal(batch["received_at"], since))
         if young.num_rows:
             position: int = young["frame_seq"][0].as_py()
             return position

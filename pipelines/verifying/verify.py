@@ -363,7 +363,7 @@ def _not_built(places: Places, connector: Connector, feed: Feed, table: str) -> 
     if cut is None:
         stream = connector.stream(feed, table)
         found = read_small_columns(bronze, after=-1)
-        kinds = (batch.filter(pc.field("stream") == stream)["kind"] for batch in found)
+        kinds = (batch.filter(pc.equal(batch["stream"], stream))["kind"] for batch in found)
         landed = any(kind in CARRYING for each in kinds for kind in each.unique().to_pylist())
         return unknown(table, "frames of it have landed" if landed else None, verdict=Verdict.NOT_BUILT)
     gone = f"the table is gone: it had reached position {cut.last_position}"
