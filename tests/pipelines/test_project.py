@@ -60,7 +60,7 @@ assert not {"pyspark", "typer", "silverfold.jobs"} & set(sys.modules)
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60, cwd=project_folder
     )
-    assert (done.stdout, done.stderr) == ("('market',) None True\n", "")
+    assert (done.stdout, done.stderr) == ("('market',) None False\n", "")
 
 
 def test_what_is_not_in_the_settings_is_refused_by_its_name(project_folder: Path):

@@ -39,6 +39,8 @@ from silverfold.connectors.tengi.protocol.frame_access import read_frame
 
 _BOUNDARIES: Final = {each.value: each for each in Boundary}
 _NEVER: Final = float("inf")
+_NAMED: Final = frozenset({3, 10, 100})
+"""Numbers of subscriptions in vain at which a warning says so."""
 _MOST_REPORTS: Final = 1_000
 """Most reports of updates that have not landed. Beyond it, every second one is dropped: lags look smaller."""
 _NO_POSITION: Final = "none"
@@ -116,7 +118,11 @@ class TableFeed:
         is_vain = min(self._schema_by, self._part_by) <= now
         self._vain += is_vain
         late = is_vain or min(self._idle_by, self._retry_at) <= now
-        return [*(self.subscribe(now) if late else ()), *self._perform(self._order.elapsed(now), now)]
+        warnings = [self._asked_in_vain()] if is_vain and self._vain in _NAMED else []
+        return [*warnings, *(self.subscribe(now) if late else ()), *self._perform(self._order.elapsed(now), now)]
+
+    def _asked_in_vain(self) -> Frame:
+        return mark("asked in vain", stream=self._stream, level="warning", times=self._vain)
 
     def postpone(self, seconds: float) -> None:
         """Wait so many seconds longer for all packets."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from datetime import datetime
-from decimal import Decimal
 from itertools import count
 from pathlib import Path
 from random import Random
@@ -23,6 +23,7 @@ from silverfold.connectors.hstreamdb.server.workload.layouts import Row, RowChan
 _FEWEST, _MOST = 1, 10
 _NULL_CHANCE: Final = 0.05
 _NUMBERS: Final = (int, float)
+_NUMBER: Final = re.compile(r"(-?\d{1,38})(?:\.\d+)?", re.ASCII)
 MAX_ROW_BYTES: Final = 400_000
 """Of a row as JSON: a record, of at most 1 MiB, may have it before and after a change."""
 
@@ -139,10 +140,10 @@ class ChangingTable:
 
 def _whole(key: Json) -> int | None:
     """Return the whole part of a number, or of a text that is one; None for any other key."""
-    try:
-        return int(Decimal(str(key)))
-    except (ArithmeticError, ValueError):
-        return None
+    if isinstance(key, _NUMBERS):
+        return int(key)
+    found = _NUMBER.fullmatch(key) if isinstance(key, str) else None
+    return None if found is None else int(found[1])
 
 
 def _json(value: object) -> Json:

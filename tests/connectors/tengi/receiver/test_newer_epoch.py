@@ -67,6 +67,7 @@ def test_the_wait_grows_for_a_snapshot_that_never_comes_and_for_an_answer() -> N
         silent.wait(1)
     assert len(subscriptions(answering)) == 1 + 7  # after 30, 60, 120, 240, 480, 960, 960 s
     assert len(subscriptions(silent)) == 1 + 15
+    assert [sum(each == "asked in vain" for each in played.marks) for played in (answering, silent)] == [1, 2]
 
 
 def test_a_snapshot_that_a_change_has_overtaken_is_no_reason_for_a_warning() -> None:

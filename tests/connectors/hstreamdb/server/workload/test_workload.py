@@ -160,7 +160,7 @@ def test_rows_of_more_than_a_mebibyte_go_in_several_batches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "new"), [([1.5, 2.5], 3.0), (["1.50", "2.75"], "3"), (["a", "b"], "new-1"), ([4, 9], 10)]
+    ("keys", "new"), [([1.5, 2.5], 3.0), (["1.50", "2.75"], "3"), (["a", "1e99999999"], "new-1"), ([4, 9], 10)]
 )
 def test_new_keys_are_of_the_kind_that_there_is(keys: list[Any], new: Any) -> None:
     table = ChangingTable([{"id": key} for key in keys], 1)
