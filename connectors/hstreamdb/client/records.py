@@ -38,7 +38,7 @@ from silverfold.connectors.hstreamdb.protocol.status import Action, Status
 ACK_DELAY: Final = 0.05
 """Seconds to gather acknowledgements for one request: servers do better with few large ones."""
 PATIENCE: Final = 60.0
-SERVED_SECONDS: Final = 1.0
+SERVED_SECONDS: Final = 10.0
 """A call that was open so long was in service, even if nothing was there to send."""
 MAX_FAILURES: Final = 5
 """Calls in a row that end for unknown reasons, or are cancelled, after which the error is raised."""

@@ -173,10 +173,10 @@ class Progress:
         return again
 
     async def _list_shards(self) -> frozenset[int]:
-        """Return the stream's shards: those of two lists, if one lacks a shard of which batches are missing."""
+        """Return the stream's shards: of two lists, if one lacks a shard of which anything landed."""
         stream = self._options.stream
         listed = {each.shard_id for each in await self._client.list_shards(stream)}
-        if any(each.gaps and shard_id not in listed for shard_id, each in self._epoch.shards.items()):
+        if any(shard_id not in listed for shard_id, each in self._epoch.shards.items() if each.landed.newest):
             listed |= {each.shard_id for each in await self._client.list_shards(stream)}
         return frozenset(listed)
 

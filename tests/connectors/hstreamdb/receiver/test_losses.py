@@ -202,6 +202,24 @@ def test_a_gap_that_no_look_has_settled_is_known_to_the_next_receiver() -> None:
     asyncio.run(run())
 
 
+def test_a_stream_that_was_made_anew_may_have_had_more_than_landed() -> None:
+    async def run() -> None:
+        first, second = CountingSink(), CountingSink()
+        async with cluster() as (server, client):
+            await append(client, range(3))
+            async with received(settings := feed(server.address), first):
+                await until(lambda: len(first.values()) == 3)
+            await append(client, range(3, 6))
+            await client.delete_subscription("feed", force=True)
+            await client.delete_stream(STREAM, force=True)
+            await client.create_stream(STREAM)
+            async with received(settings, second, resume_of(first)):
+                await until(lambda: bool(second.marks("expired")))
+        assert "does not have these shards any more" in second.marks("expired")[0]["reason"]
+
+    asyncio.run(run())
+
+
 def test_a_gap_lands_with_the_frame_that_shows_it_and_what_lands_later_closes_it() -> None:
     settings, subscription = feed("hstream://h").options, Subscription(creation_time=Timestamp(seconds=1))
     control, epoch = ControlFrames(settings, subscription, None), Epoch(STREAM, {7: ShardProgress(1, has_begun=True)})
