@@ -37,10 +37,10 @@ from silverfold.pipelines.holding.quarantine_log import SKIPPED
 from silverfold.pipelines.landing.dropped import dropped_of
 from silverfold.pipelines.places import REASONS
 from silverfold.pipelines.storage.commit_note import CommitNote
-from silverfold.pipelines.storage.companions import EMPTIED, NO_VERSIONS, CompanionVersions
-from silverfold.pipelines.storage.cuts import built_as_another, restored_since, to_record
+from silverfold.pipelines.storage.companions import NO_VERSIONS, CompanionVersions, lost_cuts
+from silverfold.pipelines.storage.cuts import built_as_another, to_record
 from silverfold.pipelines.storage.row_settings import RowSettings, differing, without_undecided
-from silverfold.pipelines.store import count_rows, is_emptied, mean_row_bytes
+from silverfold.pipelines.store import count_rows, mean_row_bytes
 from silverfold.transforms.changes import FEW_BYTES, at_hand, cached, complete, struct_type, typed_as
 from silverfold.transforms.evolve import Drift, check_names, drift, with_columns
 from silverfold.transforms.expectations import check_rules
@@ -275,9 +275,9 @@ def _check_beginning(job: CutJob, opened: OpenedTables) -> None:
     silver, cut = job.silver, job.cut
     anew = cut.replaces and not silver.conf.keeps_history
     if opened.table is not None and not anew:
-        wrong = EMPTIED if is_emptied(silver.place, opened.table.version()) else restored_since(opened.table)
-        if wrong is not None:
-            raise RebuildNeeded(wrong, feed=silver.feed.name, table=silver.name)
+        lost = lost_cuts(silver.place, opened.table)
+        if lost is not None:
+            raise RebuildNeeded(lost, feed=silver.feed.name, table=silver.name)
     if opened.position != cut.after:
         # the cut lacks updates that the table needs: a row may have moved since, or be gone
         reason = f"another process brought the table to position {opened.position}, or back there; try again"

@@ -12,10 +12,10 @@ from silverfold.pipelines.holding.quarantine_log import Hold, quarantined
 from silverfold.pipelines.landing.losses import losses_of, was_replaced
 from silverfold.pipelines.landing.ranges import is_inside
 from silverfold.pipelines.places import Place, Places
-from silverfold.pipelines.storage.companions import EMPTIED, GONE, Companion, Part, companion_of, parts_of
-from silverfold.pipelines.storage.cuts import CutRow, built_otherwise, emptied_since_whole, newest_note, restored_since
+from silverfold.pipelines.storage.companions import GONE, Companion, Part, companion_of, lost_cuts, parts_of
+from silverfold.pipelines.storage.cuts import CutRow, built_otherwise, emptied_since_whole, newest_note
 from silverfold.pipelines.storage.silver_position import NO_POSITION, SilverPosition, silver_position
-from silverfold.pipelines.store import count_rows, is_emptied, naming_the_store, open_table
+from silverfold.pipelines.store import count_rows, naming_the_store, open_table
 from silverfold.pipelines.upkeep.beginnings import base_needed, begins_at
 from silverfold.pipelines.verifying.compared_rows import degraded_rows
 
@@ -107,8 +107,8 @@ def read_built(
 
 def _missing_part(place: Place, opened: DeltaTable, companions: Mapping[Part, Companion]) -> str | None:
     """Return what a table or its companions lack, so that no cut is applied to it; None if they lack nothing."""
-    if (wrong := EMPTIED if is_emptied(place, opened.version()) else restored_since(opened)) is not None:
-        return wrong
+    if (lost := lost_cuts(place, opened)) is not None:
+        return lost
     note = newest_note(opened)
     if "history" in companions and note is not None and note.history is None:
         return "it is to keep a history, and was built without"

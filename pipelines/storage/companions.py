@@ -17,7 +17,7 @@ from silverfold.conf.model import Table
 from silverfold.connectors.base import Connector
 from silverfold.pipelines.places import Place, Places, history_of, side_table_of, silver_table_of
 from silverfold.pipelines.storage.commit_note import NOT_RECORDED, REBUILT, CommitNote
-from silverfold.pipelines.storage.cuts import app_id, newest_note, position_in
+from silverfold.pipelines.storage.cuts import app_id, newest_note, position_in, restored_since
 from silverfold.pipelines.store import count_rows, is_emptied, newest_commits, open_table
 
 Part: TypeAlias = Literal["history", "tombstones", "aside"]
@@ -35,6 +35,14 @@ EMPTIED = "the commit of its newest version is an empty file, as a power cut lea
 
 ROLLED_BACK = "taken_back_to"
 """Note of a commit that undid other writes: the version whose rows it has, -1 for none."""
+
+
+def lost_cuts(place: Place, opened: DeltaTable) -> str | None:
+    """Return why a silver table at its newest version may lack cuts up to its position; None if it has them.
+
+    Raises StoreUnavailable.
+    """
+    return EMPTIED if is_emptied(place, opened.version()) else restored_since(opened)
 
 
 class Companion(NamedTuple):

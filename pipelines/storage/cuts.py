@@ -152,12 +152,17 @@ def newest_notes(opened: DeltaTable | None, *, until: int | None = None) -> Iter
     """Yield the notes of the cuts in a table's log, newest first, as `newest_note` does."""
     if opened is None:
         return
+    known = (commit for commit in _commits(opened) if until is None or commit["version"] <= until)
+    found = (CommitNote.from_json(commit.get("userMetadata")) for commit in known)
+    yield from (note for note in found if note is not None)
+
+
+def _commits(opened: DeltaTable) -> Iterator[Mapping[str, Any]]:
+    """Yield the commits in a table's log, newest first, and read more only as they are asked for."""
     seen = 0
-    for limit in (1, _OVERLAP, None):  # maintenance commits may be newer
+    for limit in (1, _OVERLAP, None):  # commits of maintenance may be newer than the newest cut
         commits = newest_commits(opened.table_uri, opened, limit)
-        known = (commit for commit in commits[seen:] if until is None or commit["version"] <= until)
-        found = (CommitNote.from_json(commit.get("userMetadata")) for commit in known)
-        yield from (note for note in found if note is not None)
+        yield from commits[seen:]
         seen = len(commits)
 
 
@@ -197,12 +202,11 @@ def restored_since(opened: DeltaTable) -> str | None:
     Args:
         opened: The table at its newest version.
     """
-    for limit in (1, _OVERLAP, None):
-        for commit in newest_commits(opened.table_uri, opened, limit):
-            if CommitNote.from_json(commit.get("userMetadata")) is not None:
-                return None
-            if commit.get("operation") == "RESTORE":
-                return f"version {commit['version']} restored older rows, and later cuts are not applied again"
+    for commit in _commits(opened):
+        if CommitNote.from_json(commit.get("userMetadata")) is not None:
+            return None
+        if commit.get("operation") == "RESTORE":
+            return f"version {commit['version']} restored older rows, and later cuts are not applied again"
     return None
 
 

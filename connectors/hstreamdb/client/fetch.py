@@ -159,7 +159,7 @@ class Fetch:
 
     @property
     def seconds_open(self) -> float:
-        """Seconds since a node took the call; 0 if none has."""
+        """Seconds since the first message was sent; 0 before. A node need not have read it."""
         return 0.0 if self._opened_at is None else asyncio.get_running_loop().time() - self._opened_at
 
     def ack(self, ids: Iterable[RecordId]) -> None:
