@@ -37,7 +37,7 @@ class Cluster:
 
     def __init__(self, settings: ConnectionSettings, channels: Channels) -> None:
         self._seeds, self._advertised = settings.seeds, settings.advertised
-        self._is_encrypted = settings.is_encrypted
+        self._is_encrypted, self._timeout = settings.is_encrypted, settings.timeout
         self.channels = channels
         self._known: list[str] = []
         self._described_at: float | None = None
@@ -117,6 +117,8 @@ class Cluster:
         strange = sorted({target} if target else set(self._known).difference(self._seeds))
         if status.grpc_code in UNREACHABLE and strange and target not in self._seeds:
             where += f" ({', '.join(strange)}: as the cluster advertises; `advertised` maps what cannot be reached)"
+        if status.grpc_code == "DEADLINE_EXCEEDED":
+            where += f", not answered within {self._timeout:g} s (`timeout`)"
         return status_error(status, where)
 
     async def _refresh(self) -> None:

@@ -8,7 +8,8 @@
         await producer.flush()                                    # all were answered; raises the first error
 
 A batch is appended once the one before it, of the same shard (or key), was answered. So order is kept through retries.
-An append whose answer is lost is sent again: its records may then be in the stream twice. If the stream was deleted and
+An append whose answer is lost, or takes longer than the connection's ``timeout``, is sent again: its records may then
+be in the stream several times, also after an error. If the stream was deleted and
 made anew, records without an answer go to its new shards, which are empty.
 """
 
@@ -26,7 +27,13 @@ from silverfold.connectors.hstreamdb.client.channels import MAX_TRIES, may_pass,
 from silverfold.connectors.hstreamdb.client.cluster import Cluster
 from silverfold.connectors.hstreamdb.client.lanes import BatchLimits, Entry, Lane
 from silverfold.connectors.hstreamdb.client.shards import ShardMap
-from silverfold.connectors.hstreamdb.protocol.frames import MAX_STORED_BYTES, appended_ids, encode_batch, encode_entry
+from silverfold.connectors.hstreamdb.protocol.frames import (
+    MAX_PLAIN_BYTES,
+    MAX_STORED_BYTES,
+    appended_ids,
+    encode_batch,
+    encode_entry,
+)
 from silverfold.connectors.hstreamdb.protocol.messages.batches import AppendRequest, BatchedRecord, CompressionType
 from silverfold.connectors.hstreamdb.protocol.methods import APPEND
 from silverfold.connectors.hstreamdb.protocol.records import Json, Record, RecordId, to_record
@@ -37,6 +44,8 @@ Compression: TypeAlias = Literal["gzip", "zstd"] | None
 MAX_RECORDS: Final = 100
 MAX_BYTES: Final = MAX_STORED_BYTES - 1024
 """Most bytes of a batch before compression, which may add some."""
+MOST_BYTES: Final = MAX_PLAIN_BYTES // 2
+"""What compresses well may be so large before it: a fetch opens twice that, since each record takes some bytes more."""
 MAX_AGE: Final = 0.1
 MAX_OUTSTANDING_BYTES: Final = 100 << 20
 _COMPRESSIONS: Final = {None: CompressionType.NONE, "gzip": CompressionType.GZIP, "zstd": CompressionType.ZSTD}
@@ -73,7 +82,7 @@ class Producer:
         buffer_by: ``shard`` has one append in flight for each shard, ``key`` one for each key: smaller batches, but a
             slow key delays no other.
         max_records: Most records in a batch.
-        max_bytes: Most bytes in a batch, before compression.
+        max_bytes: Most bytes in a batch, before compression; at most 32 MiB.
         max_age: Longest wait of a record for others, in seconds. With 0, only records behind an append share the next.
         max_outstanding_bytes: Most bytes taken and not answered; `submit` and `append` wait for room.
         max_tries: Most tries of a record while no node can be reached, even if the stream's shards change meanwhile.
@@ -107,6 +116,8 @@ class Producer:
         _check_least(stream, 1, max_records=max_records, max_bytes=max_bytes, max_tries=max_tries)
         _check_least(stream, 1, max_outstanding_bytes=max_outstanding_bytes)
         _check_least(stream, 0, max_age=max_age)
+        if max_bytes > MOST_BYTES:
+            raise _invalid(stream, "max_bytes", max_bytes, f"at most {MOST_BYTES}, of which a fetch opens a batch")
         self._stream, self._cluster = stream, cluster
         self._shards = ShardMap(stream, cluster, lookup=lookup)
         self._compression = _COMPRESSIONS[compression]
@@ -151,7 +162,7 @@ class Producer:
 
         Raises:
             InvalidValue: The record cannot be sent, or is too large.
-            SourceUnavailable: No node answered, in all tries.
+            SourceUnavailable: No node answered in time, in all tries; the record may be in the stream, once for each.
             SourceRefused: The server refused the append.
             LocalProtocolError: The producer is closed.
         """
@@ -350,7 +361,7 @@ class Producer:
 
 def _check_choice(stream: str, key: str, found: str | None, allowed: Collection[str | None]) -> None:
     if found not in list(allowed):
-        raise ConfigError(file=f"producer of {stream}", key=key, found=found, allowed=f"one of {list(allowed)}")
+        raise _invalid(stream, key, found, f"one of {list(allowed)}")
 
 
 def _check_least(stream: str, least: int, **options: float) -> None:
@@ -358,4 +369,8 @@ def _check_least(stream: str, least: int, **options: float) -> None:
         is_number = isinstance(found, int if least else int | float) and not isinstance(found, bool)
         if not (is_number and least <= found < float("inf")):
             allowed = f"a whole number of at least {least}" if least else f"a number of at least {least}"
-            raise ConfigError(file=f"producer of {stream}", key=key, found=found, allowed=allowed)
+            raise _invalid(stream, key, found, allowed)
+
+
+def _invalid(stream: str, key: str, found: str | float | None, allowed: str) -> ConfigError:
+    return ConfigError(file=f"producer of {stream}", key=key, found=found, allowed=allowed)

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from random import Random
 from typing import TypeAlias
 
+from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.hstreamdb.client.channels import MAX_TRIES, may_pass, waits
 from silverfold.connectors.hstreamdb.client.cluster import Cluster
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
@@ -25,13 +26,16 @@ Offset: TypeAlias = SpecialOffset | RecordId | TimestampOffset
 
 
 def shard_offset(offset: Offset) -> ShardOffset:
-    """Return an offset's message."""
+    """Return an offset's message. Raises InvalidValue for anything else."""
     match offset:
         case SpecialOffset():
             return ShardOffset(special_offset=offset)
         case RecordId():
             return ShardOffset(record_offset=offset.to_message())
-    return ShardOffset(timestamp_offset=offset)
+        case TimestampOffset():
+            return ShardOffset(timestamp_offset=offset)
+    text = f"an offset is a SpecialOffset, RecordId or TimestampOffset, no {type(offset).__name__}"
+    raise InvalidValue(text, reason="wrong_type")  # callers may be untyped
 
 
 async def log_end(cluster: Cluster, stream: str, shard_id: int) -> RecordId:

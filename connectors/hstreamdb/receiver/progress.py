@@ -25,6 +25,8 @@ from silverfold.connectors.hstreamdb.receiver.look_calls import LookCalls
 
 _GAP_SECONDS: Final = 1.0
 """Seconds between looks, at least, when a frame shows a gap."""
+_FIRST_SECONDS: Final = 5.0
+"""Seconds from the first look to the second, at most: the first sees frames as missing that are about to come."""
 _LEAST_PATIENCE: Final = 10.0
 """Seconds without a frame, at least, before a shard that is ahead is a warning; else the subscription's time-out."""
 
@@ -127,6 +129,7 @@ class Progress:
             SourceUnavailable: It is another one than when the epoch began.
         """
         subscription_id = self._options.subscription
+        seconds = min(_FIRST_SECONDS, self._options.committed_seconds)
         while True:
             self._gap_found.clear()
             self._partial_shards.clear()
@@ -156,8 +159,9 @@ class Progress:
             await sink.wait_for_room()
             await asyncio.sleep(_GAP_SECONDS)
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._options.committed_seconds - _GAP_SECONDS):
+                async with asyncio.timeout(seconds - _GAP_SECONDS):
                     await self._gap_found.wait()
+            seconds = self._options.committed_seconds
 
     async def _subscription(self) -> GetSubscriptionResponse | None:
         """Return the subscription; None if the call fails. A checkpoint that closes a gap is one of two answers."""

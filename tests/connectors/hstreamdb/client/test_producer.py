@@ -318,7 +318,14 @@ def test_what_cannot_be_sent_is_refused_at_once_and_costs_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("max_records", 0), ("max_records", "10"), ("max_tries", 2.5), ("max_age", None), ("compression", ["gzip"])],
+    [
+        ("max_records", 0),
+        ("max_records", "10"),
+        ("max_tries", 2.5),
+        ("max_age", None),
+        ("compression", ["gzip"]),
+        ("max_bytes", 64 << 20),
+    ],
 )
 def test_an_option_of_another_value_or_type_is_a_wrong_setting(key: str, value: Any) -> None:
     async def scenario() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from silverfold.conf.errors import LocalProtocolError, SourceRefused, SourceUnavailable
+from silverfold.conf.errors import InvalidValue, LocalProtocolError, SourceRefused, SourceUnavailable
 from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.client.readers import Offset
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset, TimestampOffset
@@ -104,6 +104,17 @@ def test_a_read_ends_after_the_wanted_number_of_batches() -> None:
         async with connected({"ReadShardStream": shard}) as (_, client):
             assert len(await read(client, max_batches=3)) == 3
         assert [each.max_read_batches for each in shard.requests] == [3, 2]  # two came, and the last one comes again
+
+    asyncio.run(scenario())
+
+
+def test_another_offset_is_refused_by_its_type() -> None:
+    wrong: Any = "latest"
+
+    async def scenario() -> None:
+        async with connected() as (_, client):
+            with pytest.raises(InvalidValue, match="an offset is a SpecialOffset, RecordId or TimestampOffset, no str"):
+                await read(client, wrong)
 
     asyncio.run(scenario())
 

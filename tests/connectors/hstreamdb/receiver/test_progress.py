@@ -167,6 +167,25 @@ def test_a_gap_is_looked_up_before_the_next_look_is_due() -> None:
     asyncio.run(run())
 
 
+def test_frames_that_come_after_the_first_look_are_not_behind_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("silverfold.connectors.hstreamdb.receiver.progress._FIRST_SECONDS", 1.1)
+
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster() as (server, client):
+            found = await client.create_subscription("feed", STREAM)
+            last = await client.append(STREAM, {"id": 1})
+            progress = looking(client, feed(server.address, committed_seconds=3_600).options, found, [0.0])
+            async with in_background(progress.run(sink, lambda: 0)):
+                await until(lambda: bool(sink.marks("progress")))
+                progress.frames(FetchedFrame(b"", [last]), "consumer")
+                await until(lambda: len(sink.marks("progress")) == 2)
+        shard = f"shard {last.shard_id}"
+        assert [each["parts"][shard]["batches_behind"] for each in sink.marks("progress")] == [1, 0]
+
+    asyncio.run(run())
+
+
 def test_a_feed_from_the_end_is_behind_by_what_came_while_it_was_away() -> None:
     async def run() -> None:
         first, second = CountingSink(), CountingSink()

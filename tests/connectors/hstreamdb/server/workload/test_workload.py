@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import date
+from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 
 from silverfold.conf.errors import ConfigError
@@ -145,6 +149,32 @@ def test_a_csv_file_gives_rows_with_numbers_and_texts(tmp_path: Path) -> None:
     ]
 
 
+def test_values_that_json_has_not_are_sent_as_the_types_read_them(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    rows = [{"id": Decimal("1.5"), "raw": b"abc", "parts": [1, None], "point": {"x": 1.5, "at": date(2024, 2, 1)}}]
+    pyarrow.parquet.write_table(pa.Table.from_pylist(rows), file)
+    assert load_rows(file) == [
+        {"id": "1.5", "raw": "YWJj", "parts": [1, None], "point": {"x": 1.5, "at": "2024-02-01"}}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "complaint"),
+    [
+        (pa.array([1 << 62], pa.timestamp("us")), "times of the years 1 to 9999"),
+        (pa.array([b"abc"]), "a number, text, date or time"),
+        (pa.array([{"a": 1}]), "a number, text, date or time"),
+        (pa.array([[1]]), "a number, text, date or time"),
+    ],
+    ids=["far time", "bytes", "struct", "list"],
+)
+def test_columns_that_json_cannot_have_are_refused(tmp_path: Path, column: pa.Array, complaint: str) -> None:
+    file = tmp_path / "t.parquet"
+    pyarrow.parquet.write_table(pa.table({"id": column}), file)
+    with pytest.raises(ConfigError, match=complaint):
+        load_rows(file)
+
+
 def test_rows_of_more_than_a_mebibyte_go_in_several_batches() -> None:
     rows = [{"id": number, "text": "x" * 100_000} for number in range(30)]
     appended, (start, end) = Appended(), even_ranges(1)[0]
@@ -160,7 +190,16 @@ def test_rows_of_more_than_a_mebibyte_go_in_several_batches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "new"), [([1.5, 2.5], 3.0), (["1.50", "2.75"], "3"), (["a", "1e99999999"], "new-1"), ([4, 9], 10)]
+    ("keys", "new"),
+    [
+        ([1.5, 2.5], 3.0),
+        (["1.50", "2.75"], "3"),
+        (["a", "1e99999999"], "new-1"),
+        ([4, 9], 10),
+        (["2024-02-28", "2023-12-31"], "2024-02-29"),
+        (["2024-02-28T23:59:59Z", "2023-12-31T00:00:00Z"], "2024-02-29T00:00:00+00:00"),
+        (["2024-02-28", "7"], "new-8"),
+    ],
 )
 def test_new_keys_are_of_the_kind_that_there_is(keys: list[Any], new: Any) -> None:
     table = ChangingTable([{"id": key} for key in keys], 1)
@@ -178,8 +217,8 @@ def test_new_keys_are_of_the_kind_that_there_is(keys: list[Any], new: Any) -> No
         ("id,b\n,1\n", "a value of its own"),
         ("", "a readable file"),
         ("a,b\n1\n", "a readable file"),
-        ("id,b\ntrue,1\nfalse,2\n", "which is no boolean"),
-        ("id,b\n1,0.5\n2,inf\n", "inf in b', allowed: numbers that JSON has"),
+        ("id,b\ntrue,1\nfalse,2\n", "date or time, no boolean"),
+        ("id,b\n1,0.5\n2,inf\n", "b: found 'NaN or an infinite number', allowed: numbers that JSON has"),
         (f"id,b\n1,{'x' * 400_000}\n", "rows that are too large"),
     ],
 )
