@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ CertificateKey: TypeAlias = Annotated[
     Path | None, typer.Option(metavar="FILE", help="PEM file of its key, where that is not in the same file.")
 ]
 
+_OTHER_SEPARATOR: Final = re.compile(r"[;\t|]")
 _CSV_BLOCK: Final = 1 << 30
 """Bytes of a CSV file from which the types of its columns are inferred."""
 
@@ -74,13 +76,17 @@ def read_table_file(file: Path) -> pa.Table:
     The first line of a CSV file holds the names; types are inferred; an unquoted empty field is null.
 
     Raises:
-        ConfigError: The file cannot be read, or a column has no name or that of another.
+        ConfigError: The file cannot be read, something else than commas separates its columns, or a column has no name
+            or that of another.
     """
     try:
         table = _read(file)
         names = table.column_names  # decoded only now
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise ConfigError(file=str(file), key="file", found=str(error), allowed="a readable file") from error
+    if len(names) == 1 and (separator := _OTHER_SEPARATOR.search(names[0])):
+        allowed = f"columns separated by commas, not {separator[0]!r}"
+        raise ConfigError(file=str(file), key="columns", found=names[0], allowed=allowed)
     for index, name in enumerate(names):
         if not name or name in names[:index]:
             raise ConfigError(file=str(file), key="columns", found=name, allowed="a name for each, none twice")

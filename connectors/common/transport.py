@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import ipaddress
 import socket
 import ssl
 from pathlib import Path
@@ -47,6 +48,14 @@ class Address(NamedTuple):
         """Return whether the two addresses conflict: same port, and the same host or one of them means all hosts."""
         hosts = {"127.0.0.1" if each.host == "localhost" else each.host for each in (self, other)}
         return self.port == other.port and (len(hosts) == 1 or not hosts.isdisjoint(_ANY_HOST))
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine, by its loopback addresses."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
 
 
 async def listening_error(address: Address) -> str | None:
@@ -152,6 +161,9 @@ def load_certificate(context: ssl.SSLContext, certificate: Path | str, key: Path
         raise OSError(errno.EINVAL, "A key with a pass phrase", str(key or certificate))
 
     check_files([certificate, key])
+    if b"PRIVATE KEY-" not in Path(key or certificate).read_bytes():
+        found = "No private key in it" + ("" if key else ", and no other file for it")
+        raise OSError(errno.EINVAL, found, str(key or certificate))
     try:
         context.load_cert_chain(certificate, key or None, password=refuse)
     except ssl.SSLError as error:

@@ -6,7 +6,6 @@ An invalid string raises a ValueError that states what is allowed, and never sho
 from __future__ import annotations
 
 import difflib
-import ipaddress
 import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
@@ -15,6 +14,7 @@ from urllib.parse import unquote_to_bytes
 from pydantic import SecretStr, ValidationError
 
 from silverfold.conf.text import check_host
+from silverfold.connectors.common.transport import is_loopback
 from silverfold.connectors.sqlitecloud.client.settings import (
     PORT,
     ApiKey,
@@ -102,7 +102,7 @@ def parse_connection_string(text: str, *, credentials: Credentials | None = None
         "database": _decode("database", form["database"]) if form["database"] else None,
         "tls": _tls(options),
     }
-    return _validate(lambda: ConnectionSettings(**{"compression": not _is_loopback(host), **given, **options}))
+    return _validate(lambda: ConnectionSettings(**{"compression": not is_loopback(host), **given, **options}))
 
 
 def _options(query: str) -> dict[str, Any]:
@@ -173,13 +173,6 @@ def _decode(name: str, text: str) -> str:
     if not decoded:
         raise ValueError(f"{name}: a value")
     return decoded
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _validate(make: Callable[[], _Made]) -> _Made:

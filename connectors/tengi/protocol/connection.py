@@ -305,7 +305,7 @@ class ClientConnection(Connection):
         if head.connection_id is None or head.connection_id != self.connection_id:
             raise RemoteProtocolError("an answer of another connection", reason="foreign_connection")
         if len(raw) > self._max_answer:
-            detail = f"an answer of {len(raw)} bytes, {self._max_answer} are allowed"
+            detail = f"an answer of {len(raw)} bytes, {self._max_answer} are allowed (`max_answer`)"
             raise OversizedMessage(detail, reason="too_large")
         decoder = Decoder(raw, at=head.at + 4, limit=self._max_answer)
         messages: list[MessageReceived] = []

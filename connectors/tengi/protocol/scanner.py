@@ -130,7 +130,7 @@ class PacketScanner:
         if self._is_cut:
             detail = f"a packet goes on behind {self.limit} bytes, where the peer cuts"
             return TruncatedMessage(detail, offset=self.limit, reason="cut")
-        detail = f"a packet of more than {self.limit} bytes"
+        detail = f"a packet of more than {self.limit} bytes (`max_packet`)"
         return OversizedMessage(detail, offset=self._at - self._start, reason="too_large")
 
     def _packet(self) -> Iterator[None]:

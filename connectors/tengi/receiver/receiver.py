@@ -123,7 +123,7 @@ class TengiReceiver:
             await self._land_arrived(link, epoch, sink)
             raise
         except WireError as error:
-            raise RemoteProtocolError(str(error), reason=error.reason) from error
+            raise RemoteProtocolError(error.detail, reason=error.reason) from error
         except Refused as error:
             await sink.land(error.frames)
             raise

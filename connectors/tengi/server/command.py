@@ -21,7 +21,7 @@ from silverfold.connectors.common.simulation import (
     change_visibly,
 )
 from silverfold.connectors.common.stopping import stopped_by_signals
-from silverfold.connectors.common.transport import Address, parse_address
+from silverfold.connectors.common.transport import Address, is_loopback, parse_address
 from silverfold.connectors.tengi.protocol.events import Transport
 from silverfold.connectors.tengi.protocol.limits import JAVA_CUT
 from silverfold.connectors.tengi.server.feed.faults import FeedFaults
@@ -108,6 +108,8 @@ def tengi(
     receivers = [_receiver(each) for each in dial or []]
     tables = _tables(table, keys or [], history)
     settings = _settings(transport or list(Transport), port, host, _token(token_env), cut=cut)
+    if token_env and ca is None and not all(is_loopback(each.host) for each in receivers):
+        raise typer.BadParameter("a token is sent to other machines over TLS only: --ca too", param_hint="--token-env")
     settings = _encrypted(settings, certificate, key, ca, is_dialling=bool(receivers))
     source = FeedSource(tables, FeedOptions(part_limits=PartLimits(rows=part_rows)))
     faults = FeedFaults(lose=lose, repeat=repeat, reorder=reorder, drop_parts=drop_parts, close=close)

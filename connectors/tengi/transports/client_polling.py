@@ -26,7 +26,7 @@ from silverfold.connectors.tengi.protocol.events import (
 )
 from silverfold.connectors.tengi.transports.configuration import Configuration
 from silverfold.connectors.tengi.transports.exchanges import read_answer
-from silverfold.connectors.tengi.transports.link import Link, LinkEvent, cancel_and_wait
+from silverfold.connectors.tengi.transports.link import Link, LinkEvent, cancel_and_wait, closed_early
 from silverfold.connectors.tengi.transports.requests import CONTENT_TYPE, MAX_HEAD, encode_post
 
 _CLOSED: Final = Closed("end of the connection")
@@ -68,7 +68,7 @@ class ClientPollingLink(Link):
         """
         body = await self._exchange(handshake)
         if body is None:
-            raise SourceUnavailable(f"{self.peer_address} closed the connection without a handshake")
+            raise closed_early(self.peer_address)
         self._client.receive(body)
         event = self._client.next_event()
         if not isinstance(event, HandshakeReceived):

@@ -68,6 +68,8 @@ class ConnectionListener:
         """Called once, as the last event."""
 
 
+_EVENTS: Final = frozenset(name for name in vars(ConnectionListener) if name.startswith("on_"))
+
 MessageListener: TypeAlias = Callable[["Connection", Message], Awaitable[None] | None]
 OnConnect: TypeAlias = Callable[["Connection"], Awaitable[None] | None]
 
@@ -140,12 +142,23 @@ class Connection:
         return not self._calls.isdisjoint(_CALLS.get())
 
     def add_message_listener(self, listener: MessageListener) -> Registration:
-        """Call ``listener(connection, message)`` for each message that is no answer to a `request`."""
+        """Call ``listener(connection, message)`` for each message that is no answer to a `request`.
+
+        Raises TypeError for what cannot be called.
+        """
+        if not callable(listener):
+            raise TypeError(f"a message listener is a function, no {type(listener).__name__}")
         self._message_listeners.append(listener)
         return Registration(self._message_listeners, listener)
 
     def add_connection_listener(self, listener: object) -> Registration:
-        """Call the listener's methods for the connection's events: those of `ConnectionListener` that it has."""
+        """Call the listener's methods for the connection's events: those of `ConnectionListener` that it has.
+
+        Raises TypeError for what has none of them.
+        """
+        has_any = hasattr(type(listener), "__getattr__") or not _EVENTS.isdisjoint(dir(listener))
+        if isinstance(listener, type) or not has_any:
+            raise TypeError(f"a connection listener is an object with one of the methods {', '.join(sorted(_EVENTS))}")
         self._connection_listeners.append(listener)
         return Registration(self._connection_listeners, listener)
 

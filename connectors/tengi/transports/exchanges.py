@@ -10,6 +10,7 @@ from http import HTTPStatus
 from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable
 from silverfold.connectors.common.transport import Connection
 from silverfold.connectors.tengi.transports.frames import accept_key
+from silverfold.connectors.tengi.transports.link import closed_early
 from silverfold.connectors.tengi.transports.requests import SOCKET, Head, HttpReader, encode_answer
 
 
@@ -58,7 +59,9 @@ async def read_answer(
         return None
     size = head.content_length or 0
     if size > max_body:
-        raise RemoteProtocolError(f"an answer of {size} bytes, {max_body} are allowed", reason="too_large")
+        raise RemoteProtocolError(
+            f"an answer of {size} bytes, {max_body} are allowed (`max_answer`)", reason="too_large"
+        )
     if not await fill(socket, reader, size, received):
         raise SourceUnavailable("the connection ended in an answer")
     return head, reader.take(size)
@@ -84,7 +87,7 @@ async def ask_for_upgrade(socket: Connection, host: str) -> bytes:
     reader = HttpReader()
     head = await read_head(socket, reader)
     if head is None:
-        raise SourceUnavailable(f"{host} closed the connection without an upgrade to WebSocket")
+        raise closed_early(host)
     if head.status != HTTPStatus.SWITCHING_PROTOCOLS or not head.is_upgrade:
         raise RemoteProtocolError(f"status {head.status} instead of an upgrade to WebSocket", reason="no_upgrade")
     if head.headers.get("sec-websocket-accept") != accept_key(key):

@@ -106,7 +106,7 @@ class FrameReader:
         if (octets[1] >= 0x80) != self._is_server:
             raise _bad("a mask is due" if self._is_server else "a server's frame has a mask")
         if size > self.limit:
-            detail = f"a frame of {size} bytes, {self.limit} are allowed"
+            detail = f"a frame of {size} bytes, {self.limit} are allowed (`max_packet`)"
             raise RemoteProtocolError(detail, reason="too_large")
         start = at + 4 if self._is_server else at
         if len(octets) < start + size:

@@ -69,8 +69,8 @@ def parse_transport(name: str, *, file: str = "configuration", key: str = "trans
     short = name.removeprefix(_JAVA_PREFIX)
     if short != name:
         short = _JAVA_NAMES.get(short, short)
-    if short in REASONS:
-        raise UnsupportedTransport(short, file=file, key=key)
+    if (written := short.lower().removesuffix(".0").replace("/", "")) in REASONS:
+        raise UnsupportedTransport(written, file=file, key=key)
     try:
         return Transport(short)
     except ValueError:

@@ -23,7 +23,7 @@ from silverfold.connectors.tengi.transports.frames import (
     close_frame,
     encode_frame,
 )
-from silverfold.connectors.tengi.transports.link import Link, LinkEvent, cancel_and_wait
+from silverfold.connectors.tengi.transports.link import Link, LinkEvent, cancel_and_wait, closed_early
 
 _BATCH: Final = 256 << 10
 """Most bytes of packets in one write: packets are joined, for a system call costs more than the copy."""
@@ -80,7 +80,7 @@ class StreamLink(Link):
             if isinstance(event, BadFrame):
                 raise event.error
             if isinstance(event, Closed) or self._has_ended:
-                raise SourceUnavailable(f"{self.peer_address} closed the connection without a handshake")
+                raise closed_early(self.peer_address)
             try:
                 if self._frames is not None and self._next_frame(self._frames):
                     continue  # uncounted: what has come behind a handshake is none

@@ -25,6 +25,7 @@ def test_a_csv_file_has_names_inferred_types_and_nulls(tmp_path: Path) -> None:
         ("t.csv", b"id,n\n1,ok\n2,\xff\n", "n: found 'other bytes', allowed: text in UTF-8"),
         ("t.csv", b"", "file"),
         ("t.csv", b"id,id\n1,2\n", "columns: found 'id'"),
+        ("t.csv", b"id;name\n1;a\n", "columns: found 'id;name', allowed: columns separated by commas, not ';'"),
         ("t.csv", b"id,\n1,2\n", "columns: found ''"),
         ("t.parquet", b"none", "file"),
         ("t.txt", b"id\n1\n", "found '.txt'"),

@@ -46,18 +46,30 @@ async def _told_of_the_end(connection: Connection, listener: OnlyTheEnd) -> None
     assert listener.ends == [connection]
 
 
-@pytest.mark.parametrize("other", [NoMethods, Raising])
-def test_a_listener_without_some_methods_is_told_of_the_rest_on_both_sides(other: Any) -> None:
+def test_a_listener_that_could_never_be_called_is_refused() -> None:
+    async def work() -> None:
+        async with serving(echo) as server, connected(server, "tcp") as connection:
+            for strange in (print, None, OnlyTheEnd, NoMethods()):
+                with pytest.raises(TypeError, match="an object with one of the methods on_closed, on_connected, "):
+                    connection.add_connection_listener(strange)
+            not_callable: Any = "listener"
+            with pytest.raises(TypeError, match="a message listener is a function, no str"):
+                connection.add_message_listener(not_callable)
+
+    run(work())
+
+
+def test_a_listener_without_some_methods_is_told_of_the_rest_on_both_sides() -> None:
     ours, theirs = OnlyTheEnd(), OnlyTheEnd()
 
     def on_connect(connection: Connection) -> None:
-        connection.add_connection_listener(other())
+        connection.add_connection_listener(Raising())
         connection.add_connection_listener(theirs)
         echo(connection)
 
     async def work() -> None:
         async with serving(on_connect) as server, connected(server, "tcp") as connection:
-            connection.add_connection_listener(other())
+            connection.add_connection_listener(Raising())
             connection.add_connection_listener(ours)
             inbox = Inbox(connection)
             await connection.write_object("hello")

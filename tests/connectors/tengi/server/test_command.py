@@ -152,6 +152,7 @@ def test_it_dials_a_receiver_that_listens(orders: Path) -> None:
         ("--table a=ORDERS --lose 2", "--lose"),
         ("--table a=ORDERS --history 0", "--history"),
         ("--table a=ORDERS --token-env EMPTY_TOKEN", "is no variable with a token in it"),
+        ("--table a=ORDERS --token-env FEED_TOKEN --dial 192.0.2.1:8080", "over TLS only: --ca too"),
         ("--table a=ORDERS --key k.pem", "--key goes with --certificate"),
         ("--table a=ORDERS --ca k.pem", "--ca for who dials"),
     ],
@@ -164,6 +165,7 @@ def test_a_wrong_option_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("EMPTY_TOKEN", "")
+    monkeypatch.setenv("FEED_TOKEN", "s3cret")
     with pytest.raises(SystemExit) as left:
         as_command("tengi", tengi)(arguments.replace("ORDERS", str(orders)).split())
     assert left.value.code == 2

@@ -40,7 +40,7 @@ def test_transports_have_a_short_name_and_javas(name: str, transport: str) -> No
     assert parse_transport(name) == transport
 
 
-@pytest.mark.parametrize("name", [*REASONS, "tengi::transport::http/2", "tengi::transport::udp"])
+@pytest.mark.parametrize("name", [*REASONS, "tengi::transport::http/2", "tengi::transport::udp", "UDP", "http/2.0"])
 def test_transports_that_tengi_only_names_are_refused_with_the_reason(name: str) -> None:
     with pytest.raises(UnsupportedTransport, match=r"is not supported: .*; use tcp, websocket or http") as raised:
         ConfigurationBuilder().add_transport(name)

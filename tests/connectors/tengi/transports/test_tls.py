@@ -84,10 +84,19 @@ def test_a_certificate_of_another_name_is_refused(transport: str, tmp_path: Path
 
 @each_transport
 def test_plain_text_and_tls_do_not_meet(transport: str) -> None:
-    with pytest.raises(SourceUnavailable):
+    with pytest.raises(SourceUnavailable, match="only one of the two uses TLS"):
         run(_ask(transport, Tls(context=server_of()), None))
     with pytest.raises(SourceUnavailable):
         run(_ask(transport, None, Tls(verify=False)))
+
+
+def test_a_certificate_without_its_key_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "c.pem"
+    file.write_text("-----BEGIN CERTIFICATE-----\n")
+    with pytest.raises(ConfigError, match=r"c\.pem: No private key in it, and no other file for it"):
+        Tls(certificate=file).server_context()
+    with pytest.raises(ConfigError, match=r"c\.pem: No private key in it$"):
+        Tls(certificate=file, key=file).server_context()
 
 
 def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
