@@ -55,6 +55,9 @@ _WORKER_FAILURE = re.compile(
 )
 """Errors of a worker that cannot start: it lacks our modules, a library or Python, or has another version of it."""
 
+_NO_CAUSE = ("at ", "Suppressed: ")
+"""Beginnings of lines of a Java trace that name no cause. Spark 4.0 suppresses where an error was raised first."""
+
 _METASTORE_AWAY = re.compile(r"Could not connect to meta store[^\n]*")
 """Error of Hive's client, four causes below Spark's own, whose condition ``_LEGACY_ERROR_TEMP_3065`` says nothing."""
 
@@ -115,7 +118,7 @@ def _condition(error: PySparkException | Py4JError) -> str:
         raised = _raised_in_python(str(error)) if condition == "PYTHON_EXCEPTION" else None
         return condition if raised is None else f"{condition}: {raised}"
     lines = [line.strip() for line in str(error).splitlines()]
-    named = [line for line in lines if ("Exception" in line or "Error" in line) and not line.startswith("at ")]
+    named = [line for line in lines if ("Exception" in line or "Error" in line) and not line.startswith(_NO_CAUSE)]
     return (named[-1].lstrip(": ") if named else type(error).__name__)[:300]
 
 

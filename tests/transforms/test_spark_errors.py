@@ -41,6 +41,11 @@ AWAY = (
             "lack what a job needs: Pandas >= 2.2.0 must be installed; however, it was not found",
         ),
         ("boom\njava.lang.IllegalStateException: so\n\tat a.b.C", "Spark: java.lang.IllegalStateException: so"),
+        (
+            "boom\n: io.delta.exceptions.SomeException: [DELTA_SOME] so\n\tat a.b.C\n"
+            "\tSuppressed: org.apache.spark.util.Utils$OriginalTryStackTraceException: Full stacktrace",
+            "Spark: io.delta.exceptions.SomeException: [DELTA_SOME] so",
+        ),
         ("boom", "Spark: Py4JError"),
         ("a.b.Exception: [DELTA_BLOCK_COLUMN_MAPPING_AND_CDC_OPERATION] Operation", "build, and set it again"),
     ],

@@ -111,7 +111,8 @@ def test_a_rule_means_what_spark_reads(spark: SparkSession, warehouse: Path) -> 
         feed.history.update([change(op, k, a=a, b=0) for op, k, a in changes])
         assert feed.build(expect=rules, on_unexplained="error") == {}
 
-    assert sorted(feed.rows()) == [1, 2, 4, 6]
+    (text,) = spark.sql("SELECT 'it''s'").first() or ()  # Spark 4.0 reads two texts in a row as one
+    assert sorted(feed.rows()) == sorted([1, 2, 6, *({"it's": [4], "its": [3, 5]}[text])])
 
 
 @pytest.mark.nightly

@@ -104,5 +104,6 @@ def test_a_machine_that_is_prepared_has_an_archive_with_which_spark_starts(tmp_p
     assert made.stat().st_size > 50 << 20
 
 
+@pytest.mark.skipif(not pyspark.__version__.startswith("4.2."), reason="the files for other versions are not listed")
 def test_ivy_has_fetched_just_what_is_named(spark: SparkSession) -> None:
     assert CLASS_PATH in jar_options({"spark.master": "local[2]"})

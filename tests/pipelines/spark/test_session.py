@@ -112,8 +112,9 @@ def test_jars_that_cannot_be_fetched_are_named_with_what_to_do(tmp_path):
         '<ibiblio name="nowhere" m2compatible="true" root="http://127.0.0.1:1/"/></resolvers></ivysettings>'
     )
     done = start_elsewhere(f"spark.jars.ivy={tmp_path}/ivy", f"spark.jars.ivySettings={nowhere}")
+    group, artifact, version = fitting_delta().split(":")
     assert done.stdout == (
-        "cannot fetch the JARs of io.delta#delta-spark_4.2_2.13;4.4.0: Connection refused. "
+        f"cannot fetch the JARs of {group}#{artifact};{version}: Connection refused. "
         "Needed once: a Maven repository in reach (for a mirror, set spark.'spark.jars.ivySettings'). "
         "Without a network: copy a filled Ivy folder and name it in spark.'spark.jars.ivy', "
         "or list the JAR files in spark.'spark.jars'.\n"
