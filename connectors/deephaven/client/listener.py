@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 import pyarrow as pa
+import structlog
 
 from silverfold.conf.errors import LocalProtocolError, RemoteProtocolError, SilverfoldError
 from silverfold.connectors.deephaven.protocol.columns.decode import (
@@ -38,6 +39,8 @@ from silverfold.connectors.deephaven.protocol.messages import (
     UpdateVoided,
 )
 from silverfold.connectors.deephaven.protocol.roles import Roles
+
+_log = structlog.get_logger("deephaven.client")
 
 
 class Listener:
@@ -106,6 +109,7 @@ class Notifier:
         self._recipients = [_Recipient(listener, frozenset(), set())]
         self._columns: dict[int, Mapping[int, ColumnInfo]] = {}
         self._connection_error: SilverfoldError | None = None
+        self._logged = set[tuple[int, int, str]]()
 
     def add(self, listener: Listener) -> None:
         """Add a listener, from any thread. It gets the subscriptions that are confirmed from now on.
@@ -121,7 +125,7 @@ class Notifier:
             self._recipients.append(_Recipient(listener, frozenset(self._columns), set()))
 
     def notify(self, event: Event, roles: Roles) -> None:
-        """Decode an event and call the listeners.
+        """Decode an event and call the listeners. Warnings of column messages are logged, once each and column.
 
         Raises:
             WireError: A column message or a RowsRemoved cannot be decoded.
@@ -170,11 +174,17 @@ class Notifier:
             case _:
                 self._control(event)
 
+    def _log_warnings(self, values: ColumnValues, column: ColumnInfo) -> None:
+        for kind in values.warnings:
+            if (values.subscription_id, values.column_id, kind) not in self._logged:
+                self._logged.add((values.subscription_id, values.column_id, kind))
+                _log.warning("strange column", subscription=values.subscription_id, column=column.name, kind=kind)
+
     def _rows(self, values: ColumnValues) -> None:
         columns = self._columns.get(values.subscription_id)
         if columns is None:
             raise RemoteProtocolError(f"subscription {values.subscription_id} has no columns yet")
-        check_column(values, columns)
+        self._log_warnings(values, check_column(values, columns))
         method = Listener.on_rows_modified if values.modified else Listener.on_rows_added
         self._call(method, values.subscription_id, values.column_id, values.row_keys, values.values)
 

@@ -94,6 +94,8 @@ def encode_unsubscribe_response(roles: Roles, subscription_id: int) -> bytes:
 def encode_subscription_error(roles: Roles, subscription_id: int, code: str, text: str) -> bytes:
     """Return a TableSubscriptionError; a code the schema lacks becomes UNEXPECTED_ERROR.
 
+    Characters that its charset lacks become question marks: the text may quote a value.
+
     Raises:
         LocalProtocolError: The schema lacks the message, or both codes.
     """
@@ -101,7 +103,9 @@ def encode_subscription_error(roles: Roles, subscription_id: int, code: str, tex
     raw = role.codes.get(code, role.codes.get(ErrorCode.UNEXPECTED_ERROR))
     if raw is None:
         raise LocalProtocolError(f"the schema has no error code {code}")
-    return roles.write(role, (subscription_id, raw), {role.text.name: role.text.write(role.text.encode(text))})
+    return roles.write(
+        role, (subscription_id, raw), {role.text.name: role.text.write(role.text.encode(text, "replace"))}
+    )
 
 
 def encode_begin(roles: Roles, subscription_id: int) -> bytes:

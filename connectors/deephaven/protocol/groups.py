@@ -79,10 +79,10 @@ class Text:
             detail = f"{self.name} is not {self.codec}: {error.reason} among {shown}"
             raise InvalidValue(detail, offset=at + error.start, reason="charset") from error
 
-    def encode(self, value: str) -> bytes:
-        """Return text in the data's charset."""
+    def encode(self, value: str, errors: TextErrors = "strict") -> bytes:
+        """Return text in the data's charset. Strict, raises InvalidValue ``charset`` for what it lacks."""
         try:
-            return value.encode(self.codec)
+            return value.encode(self.codec, errors)
         except UnicodeEncodeError as error:
             raise InvalidValue(f"{self.name} {value!r} is not {self.codec}", reason="charset") from error
 

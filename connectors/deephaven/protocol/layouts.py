@@ -174,7 +174,7 @@ class Number:
 def number(schema: Schema, field: Field) -> Number:
     """Compile one fixed-width field."""
     primitive = primitive_of(field)
-    dtype = schema.byte_order + TRAITS[primitive].code if primitive is not Primitive.CHAR else "|u1"
+    dtype = schema.byte_order + TRAITS[primitive].code if primitive is not Primitive.CHAR else "B"
     return Number(field.name, field.offset, field.size, dtype, field.since_version)
 
 

@@ -65,7 +65,8 @@ class Session:
         self._calibration: Calibration | None = None
         self._readers: dict[int, _Reader] = {}
         self._heads: dict[bytes, Known[Subscription]] = {}
-        self._head_size = 0
+        self.head_size = 0
+        """Bytes of a row message up to behind its subscription id; 0 before the server's first message."""
         self._subscriptions: dict[int, Subscription] = {}
         self._pending: deque[Event] = deque()
         self._eof = self._closed = False
@@ -179,7 +180,7 @@ class Session:
         faster. The list may be empty although `next_event` would return some. Meant for receivers of many small
         messages.
         """
-        return [] if self._pending else self._cutter.next_known(self._heads, self._head_size)
+        return [] if self._pending else self._cutter.next_known(self._heads, self.head_size)
 
     def _first_body(self) -> bytes | None:
         """Cut the first frame by the parameters that it shows."""
@@ -197,7 +198,7 @@ class Session:
         self._cutter.accept(counts=found.prefix_counts, largest=found.message_buffer_size + SLACK)
         self._calibration, self._roles = found, found.adapt(self._roles)
         self._readers = self._build_readers()
-        self._head_size = self._header_size + max(map(_end_of_id, (self._roles.removed, *self._roles.columns.values())))
+        self.head_size = self._header_size + max(map(_end_of_id, (self._roles.removed, *self._roles.columns.values())))
         return body
 
     def _build_readers(self) -> dict[int, _Reader]:
@@ -236,7 +237,7 @@ class Session:
                 raise subscription.rows_violation(name)
             if len(self._heads) >= _MAX_HEADS:
                 self._heads.clear()
-            self._heads[body[: self._head_size]] = Known(header.end_of_root, subscription)
+            self._heads[body[: self.head_size]] = Known(header.end_of_root, subscription)
             return make(body, subscription_id, subscription.snapshot)
 
         return rows

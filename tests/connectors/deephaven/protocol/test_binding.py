@@ -10,10 +10,13 @@ import pytest
 
 from silverfold.conf.errors import SchemaError
 from silverfold.connectors.deephaven.protocol.binding import bind
+from silverfold.connectors.deephaven.protocol.columns.decode import decode_column
+from silverfold.connectors.deephaven.protocol.control import decode_subscription_error, encode_subscription_error
 from silverfold.connectors.deephaven.protocol.messages import SubscribeMode
 from silverfold.connectors.deephaven.protocol.roles import Roles
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.wire.sbe.schema.load import load_schema
+from tests.support.deephaven.columns import encoded
 from tests.support.deephaven.vectors import VECTORS, builtin_roles, other_roles
 
 XML = (Path(__file__).parents[4] / "connectors" / "deephaven" / "schema.xml").read_text()
@@ -35,6 +38,21 @@ def changed(old: str, new: str, message: str) -> str:
     end = XML.index("</sbe:message>", start)
     assert old in XML[start:end]
     return XML[:start] + XML[start:end].replace(old, new) + XML[end:]
+
+
+def test_flags_may_be_an_enum_of_characters() -> None:
+    head, enum, rest = XML.partition('<enum name="SimpleBool" encodingType="int8">')
+    flags = head + enum.replace("int8", "char") + rest.replace(">0<", ">N<", 1).replace(">1<", ">Y<", 1)
+    assert flags != XML
+    roles = bound(flags)
+    (body,) = encoded(roles, "String", ["a", None])
+    assert decode_column(roles, body).values.to_pylist() == ["a", None]
+
+
+def test_a_refusal_is_written_in_whatever_charset() -> None:
+    roles = bound(XML.replace('characterEncoding="UTF-8"', 'characterEncoding="ISO-8859-1"'))
+    body = encode_subscription_error(roles, 7, "UNEXPECTED_ERROR", "'日' is no ä")
+    assert decode_subscription_error(roles, body, roles.read_header(body)).text == "'?' is no ä"
 
 
 def test_every_column_type_has_its_message() -> None:
