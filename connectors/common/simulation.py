@@ -100,7 +100,9 @@ def _read(file: Path) -> pa.Table:
         table = pyarrow.csv.read_csv(
             file,
             read_options=pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK),
-            convert_options=pyarrow.csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False),
+            convert_options=pyarrow.csv.ConvertOptions(
+                null_values=[""], strings_can_be_null=True, quoted_strings_can_be_null=False
+            ),
         )
         no_text = next((field.name for field in table.schema if pa.types.is_binary(field.type)), None)
         if no_text is not None:

@@ -12,8 +12,8 @@ from silverfold.connectors.common.simulation import read_table_file
 
 def test_a_csv_file_has_names_inferred_types_and_nulls(tmp_path: Path) -> None:
     file = tmp_path / "t.csv"
-    file.write_text('id,name\n1,a\n2,\n3,""\n')
-    assert read_table_file(file).to_pydict() == {"id": [1, 2, 3], "name": ["a", None, ""]}
+    file.write_text('id,name,of\n1,a,NA\n2,,\n3,"",null\n')
+    assert read_table_file(file).to_pydict() == {"id": [1, 2, 3], "name": ["a", None, ""], "of": ["NA", None, "null"]}
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ class _Slot(NamedTuple):
     pack: Packer
     optional: bool
     zero: Any
-    """Zero, as `struct` expects it: for members of a null composite."""
+    """Zero, as `struct` expects it: for members of a null composite; no byte for a composite of constants."""
 
 
 class BlockWriter:
@@ -105,7 +105,7 @@ class BlockWriter:
         return raws
 
     def _pack_absent(self, slot: _Slot, *, null: bool) -> Any:
-        if self._lenient or (null and slot is not self._slots[0]):
+        if self._lenient or slot.zero == b"" or (null and slot is not self._slots[0]):
             return slot.zero
         if slot.optional:
             return slot.pack(None)

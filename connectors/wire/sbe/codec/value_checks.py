@@ -33,6 +33,8 @@ _TIMES_OF_DAY = frozenset({"utctimeonly", "tztimeonly"})
 _UNITS = {"second": 0, "millisecond": 3, "microsecond": 6, "nanosecond": 9}
 """Decimal places of a second, by value of the field attribute ``timeUnit``."""
 _DAY = 86_400
+_PARTS_OF_MONTH = frozenset({"day", "week"})
+"""Members of a MonthYear that may be null, whether or not they are declared so."""
 
 Oddity: TypeAlias = tuple[str, str]
 """Reason and detail of a finding."""
@@ -83,7 +85,11 @@ def _check_zone(hour: int | None, minute: int | None) -> Iterator[Oddity]:
 
 
 def _check_time(time: int | None, unit: int | None) -> Iterator[Oddity]:
-    if time is not None and unit is not None and unit in _UNITS.values() and not 0 <= time < _DAY * 10**unit:
+    if time is None or unit is None:
+        return
+    if unit not in _UNITS.values():
+        yield "time-of-day", f"there is no unit {unit}"
+    elif not 0 <= time < _DAY * 10**unit:
         yield "time-of-day", f"{time} is not within one day of units of 1e-{unit} s"
 
 
@@ -186,7 +192,9 @@ def _flatten(leaf: _Leaf) -> Iterator[_Leaf]:
     for member in leaf.encoding.members:
         if member.name in leaf.value:
             element, value, since = f"{leaf.element}.{member.name}", leaf.value[member.name], deprecated_since(member)
-            yield from _flatten(_Leaf(element, member.encoding, member.presence, since, value, leaf.field))
+            may_lack = {"year", "month"} <= leaf.value.keys() and member.name in _PARTS_OF_MONTH
+            presence = Presence.OPTIONAL if may_lack else member.presence
+            yield from _flatten(_Leaf(element, member.encoding, presence, since, value, leaf.field))
 
 
 def _is_null(encoding: Encoding, value: Any) -> bool:

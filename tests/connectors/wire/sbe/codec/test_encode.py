@@ -289,3 +289,10 @@ def test_what_was_not_deprecated_yet_in_an_older_version_is_written_in_it():
     octets = encode(RETIRING, "M", {**LASTING, "o": 1, "side": "Short"}, version=0)
 
     assert encode(RETIRING, "M", {**LASTING, "o": 1, "side": "Short"}, version=0, deprecated="refuse") == octets
+
+
+def test_a_composite_of_constants_takes_no_byte_and_may_be_missing() -> None:
+    constant = '<composite name="C"><type name="k" primitiveType="uint8" presence="constant">9</type></composite>'
+    schema = message_of('<field name="a" id="1" type="uint8"/><field name="c" id="2" type="C"/>', constant)
+    assert encode(schema, "M", {"a": 1}) == encode(schema, "M", {"a": 1, "c": {}})
+    assert decode(schema, encode(schema, "M", {"a": 1})).values == {"a": 1, "c": {"k": 9}}

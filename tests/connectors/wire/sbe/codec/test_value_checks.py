@@ -20,7 +20,7 @@ TYPES = (
     '<type name="code" primitiveType="char" length="2"/>'
     '<type name="accented" primitiveType="char" length="2" characterEncoding="ISO-8859-1"/>'
     '<composite name="month"><type name="year" primitiveType="uint16"/><type name="month" primitiveType="uint8"/>'
-    '<type name="day" primitiveType="uint8" presence="optional"/></composite>'
+    '<type name="day" primitiveType="uint8"/></composite>'
     '<enum name="unit" encodingType="uint8"><validValue name="second">0</validValue></enum>'
     '<composite name="clock" semanticType="UTCTimeOnly"><type name="time" primitiveType="uint32"/>'
     '<ref name="unit" type="unit"/></composite>'
@@ -64,12 +64,14 @@ TYPES = (
         ('type="accented"', "e907", []),
         ('type="month"', "de07 06 ff", []),
         ('type="month"', "de07 0d ff", [("month-year", "M.f")]),
+        ('type="month"', "de07 06 ff", []),
         ('type="month"', "de07 00 ff", [("month-year", "M.f")]),
         ('type="month"', "ffff 06 ff", [("month-year", "M.f"), ("null-in-required", "M.f.year")]),
         ('type="month"', "de07 ff ff", [("month-year", "M.f"), ("null-in-required", "M.f.month")]),
         ('type="month" presence="optional"', "ffff ff ff", []),
         ('type="clock"', "7f510100 00", []),
         ('type="clock"', "80510100 00", [("time-of-day", "M.f")]),
+        ('type="zoned" semanticType="UTCTimeOnly"', "0000 07 00 00", [("time-of-day", "M.f")]),
         ('type="clock"', "80510100 09", [("unknown-value", "M.f.unit")]),
         ('type="uint32" semanticType="utctimeonly" timeUnit="second"', "7f510100", []),
         ('type="uint32" semanticType="utctimeonly" timeUnit="second"', "80510100", [("time-of-day", "M.f")]),
