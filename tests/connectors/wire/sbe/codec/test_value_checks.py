@@ -64,7 +64,6 @@ TYPES = (
         ('type="accented"', "e907", []),
         ('type="month"', "de07 06 ff", []),
         ('type="month"', "de07 0d ff", [("month-year", "M.f")]),
-        ('type="month"', "de07 06 ff", []),
         ('type="month"', "de07 00 ff", [("month-year", "M.f")]),
         ('type="month"', "ffff 06 ff", [("month-year", "M.f"), ("null-in-required", "M.f.year")]),
         ('type="month"', "de07 ff ff", [("month-year", "M.f"), ("null-in-required", "M.f.month")]),
