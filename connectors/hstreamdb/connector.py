@@ -45,6 +45,11 @@ class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
 
         return resume_text(landed_batches(landed))
 
+    def source_order(self, position: str) -> tuple[str, tuple[int, ...]]:
+        """Return the shard of a frame's first record, and its batch and index."""
+        shard, *place = position.split("-")
+        return shard, tuple(map(int, place))
+
     def problems(self, feed: HStreamFeed) -> Iterator[Problem]:
         """Yield problems beyond model validation: the address, and tables of another stream."""
         yield from connection_problems(feed)

@@ -14,14 +14,39 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_right
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
 from silverfold.conf.errors import DuplicateKey, ExpectationFailed, NullKey, SilverfoldError, UnusableExpectation
 from silverfold.connectors.base import Cut
 
 MOST_TRIES = 32
 """Number of consecutive cuts shortened to an error's ``since`` before bisection starts."""
+
+
+def joined_updates(cut: Cut, places: Iterable[tuple[int, str, tuple[int, ...]]]) -> Cut:
+    """Return a cut whose updates are joined where one that comes later is older in the source's order.
+
+    A partial change completes a newer one in one cut only. So the end of a shorter cut must not be between the two.
+
+    Args:
+        places: Of the frames, by position: the position, a part of the source, and the frame's place there.
+    """
+    greatest: dict[str, tuple[list[tuple[int, ...]], list[int]]] = {}
+    steps = [0] * (len(cut.begins) + 1)  # how many such pairs begin before each update, less those that have ended
+    for position, part, place in places:
+        ascending, positions = greatest.setdefault(part, ([], []))
+        newer = bisect_right(ascending, place)
+        if newer < len(ascending):
+            steps[bisect_right(cut.begins, positions[newer])] += 1
+            steps[bisect_right(cut.begins, position)] -= 1
+        elif not ascending or place > ascending[-1]:
+            ascending.append(place)
+            positions.append(position)
+    apart = [at for at, pairs in enumerate(accumulate(steps[:-1])) if not pairs]
+    begins = tuple(cut.begins[at] for at in apart)
+    return replace(cut, begins=begins, ends=(*(cut.ends[at - 1] for at in apart[1:]), cut.ends[-1]))
 
 
 @dataclass(frozen=True)
@@ -112,13 +137,14 @@ class CutBisection:
         """Record that a cut failed as a unit; return where the next shorter one stops, or None if none is worth trying.
 
         Args:
+            cut: Its updates are those that may be applied apart (`joined_updates`).
             since: `conf.errors.ApplyError.since`.
         """
         if self._search is None or self._search.begins[0] != cut.begins[0]:
             known = [stop.tried for at, stop in self._stops.items() if cut.begins[0] <= at <= cut.last]
             failed = sum(end <= max(known, default=-1) for end in cut.ends)
             self._search = _Search(cut.begins, cut.last, low=failed, high=len(cut.begins) + 1)
-        count = self._search.failed(len(cut.begins), since)
+        count = self._search.failed(bisect_right(self._search.begins, cut.last), since)
         self._shorter = None if count is None else self._search.begins[count]
         return self._shorter
 

@@ -73,6 +73,15 @@ def landing_in(table: DeltaTable, position: int) -> Landing | None:
     return None
 
 
+def source_positions_in(table: DeltaTable, cut: Cut) -> Iterator[tuple[int, str]]:
+    """Yield position and ``source_position`` of the frames of a cut's stream that have one, in order."""
+    columns, wanted = ("frame_seq", "source_position"), ds.field("stream") == cut.stream
+    for batch in _in_order(table, columns, within=(cut.begins[0], cut.last), also=wanted):
+        for position, found in zip(batch["frame_seq"].to_pylist(), batch["source_position"].to_pylist(), strict=True):
+            if found is not None:
+                yield position, found
+
+
 def last_source_positions(
     table: DeltaTable, resume_position: Callable[[Sequence[str]], str] = itemgetter(-1)
 ) -> dict[str, str]:

@@ -93,7 +93,8 @@ class BronzeSink:
                 await self.flush()
         except TimeoutError:
             held = self.last - self._writer.last
-            raise StoreUnavailable(f"{self._place}: {held} received frames could not be landed") from None
+            why = "could not be landed; the next start receives them again, or a snapshot"
+            raise StoreUnavailable(f"{self._place}: {held} received frames {why}") from None
         finally:
             assert self._committer is not None
             self._committer.cancel()

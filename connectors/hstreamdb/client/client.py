@@ -162,6 +162,9 @@ class Client(Administration):
     ) -> AsyncGenerator[Received, None]:
         """Yield the records of a subscription for ever. Closing the generator sends all acknowledgements and leaves.
 
+        A node that is gone without closing the connection is noticed after 320 s, unless acknowledgements are under
+        way. A subscription whose stream was deleted sends nothing more, and does not end.
+
         Args:
             patience: Seconds without service before it gives up; None for never.
             limit: Most bytes of a batch, decompressed.

@@ -64,6 +64,7 @@ class Lane:
     _taken: int = 0
     _answered: int = 0
     _flushes: deque[tuple[int, asyncio.Future[None]]] = field(default_factory=deque)
+    _is_hurried: bool = False
     _due: asyncio.Event = field(default_factory=asyncio.Event)
 
     def put(self, entry: Entry) -> bool:
@@ -82,9 +83,14 @@ class Lane:
         self._due.set()
         return flushed
 
+    def hurry(self) -> None:
+        """Send the next batch as it is: there is no room for further records to wait for."""
+        self._is_hurried = True
+        self._due.set()
+
     async def next_batch(self) -> list[Entry]:
-        """Return the next batch once it is full, or old enough, or a flush waits. There must be a pending record."""
-        if not self._is_full() and not self._flushes:
+        """Return the next batch once it is full, or old enough, or need not wait. There must be a pending record."""
+        if not (self._is_full() or self._flushes or self._is_hurried):
             self._due.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(self.pending[0].taken_at + self.limits.max_age):
@@ -97,6 +103,7 @@ class Lane:
             batch.append(self.pending.popleft())
             size += len(batch[-1].encoded)
         self._pending_bytes -= size
+        self._is_hurried = False
         return batch
 
     def settle(self, count: int) -> None:

@@ -83,7 +83,8 @@ class Producer:
             slow key delays no other.
         max_records: Most records in a batch.
         max_bytes: Most bytes in a batch, before compression; at most 32 MiB.
-        max_age: Longest wait of a record for others, in seconds. With 0, only records behind an append share the next.
+        max_age: Longest wait of a record for others, in seconds; none once the buffer is full. With 0, only records
+            behind an append share the next.
         max_outstanding_bytes: Most bytes taken and not answered; `submit` and `append` wait for room.
         max_tries: Most tries of a record while no node can be reached, even if the stream's shards change meanwhile.
         stop_on_error: If an append fails, also fail all records of its shard (or key) taken until then.
@@ -224,6 +225,8 @@ class Producer:
             entry = Entry(encoded, key, loop.create_future(), loop.time(), is_submitted)
             while not self._closed and self._outstanding and self._outstanding + entry.cost > self._max_outstanding:
                 self._room.clear()
+                for lane in self._lanes.values():
+                    lane.hurry()
                 await self._room.wait()
             if self._closed:
                 raise LocalProtocolError(f"the producer of {self._stream} is closed")

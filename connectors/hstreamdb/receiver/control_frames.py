@@ -3,15 +3,16 @@
 ::
 
     {"subscription", "created", "offsets": {shard: batch}, "skipped": {shard: batch},
-     "missing": {shard: [[batch before, batch after], …]}, "elsewhere": {shard: [[…], …]}, "guessed": {shard: batch}}
+     "missing": {shard: [[batch before, batch after], …]}, "elsewhere": {shard: [[…], …]}, "guessed": {shard: batch},
+     "gone": [shard, …]}
 
 Numbers are text. ``offsets`` has, per shard, the batch up to which the server has recorded all as acknowledged. So all
 that was committed, before the control frame. ``created`` tells one subscription from another of its name; the floors of
 another one stay for what had landed, since it sends that again. Absent if empty: ``missing``, and ``elsewhere``, what
 others acknowledged, or what was before a subscription that began at the end. Another one from the earliest sends that
 too: it is missing then. ``guessed`` is the tail at a look, of shards of which nothing tells yet where a subscription
-that began at the end stands. A control frame with a new gap lands together with the frame that shows it: the next epoch
-knows of it, whenever this process dies.
+that began at the end stands. ``gone`` are shards that the stream does not have any more. A control frame with a new gap
+lands together with the frame that shows it: the next epoch knows of it, whenever this process dies.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class ControlFrames:
         """Whether the subscription had taken another one's place when the epoch began."""
         self.skipped = _numbers({} if self.is_anew else self._content.get("skipped", {}))
         """Per shard, the batch up to which everything has landed or is known to be gone."""
+        self.gone = {int(shard_id) for shard_id in self._content.get("gone", ())}
+        """Shards that the stream does not have any more, as a mark tells."""
         self.begins_at_end = subscription.offset == SpecialOffset.LATEST
         """Whether the subscription began at the end of the stream."""
 
@@ -136,12 +139,13 @@ class ControlFrames:
         return frames
 
     def _gaps(self, epoch: Epoch) -> dict[str, Any]:
-        """Return the members ``skipped``, ``missing``, ``elsewhere`` and ``guessed``."""
+        """Return the members ``skipped``, ``missing``, ``elsewhere``, ``guessed`` and ``gone``."""
         skipped = {str(shard_id): str(batch_id) for shard_id, batch_id in self.skipped.items()}
         members = {
             "missing": _as_text({shard_id: shard.gaps for shard_id, shard in epoch.shards.items()}),
             "elsewhere": _as_text({shard_id: shard.elsewhere for shard_id, shard in epoch.shards.items()}),
             "guessed": {str(shard_id): str(shard.newest) for shard_id, shard in epoch.shards.items() if shard.is_guess},
+            "gone": [str(shard_id) for shard_id in sorted(self.gone)],
         }
         return {"skipped": skipped, **{name: value for name, value in members.items() if value}}
 

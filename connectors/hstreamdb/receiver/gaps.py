@@ -58,14 +58,12 @@ class Overdue:
     """Since when a shard is ahead, and nothing of it has come."""
     reported_shards: set[int] = field(default_factory=set)
     """Those that a mark tells of."""
-    gone: set[int] = field(default_factory=set)
-    """Shards that a mark tells of as gone."""
     failures: Counter[str] = field(default_factory=Counter)
     """Failures in a row of each call of a look, by its name."""
 
     def of_another_subscription(self) -> Overdue:
         """Return what holds of another subscription too: since when records are due is not known yet."""
-        return Overdue(seen=self.seen, gone=self.gone, failures=self.failures)
+        return Overdue(seen=self.seen, failures=self.failures)
 
 
 class GapSearch:
@@ -187,7 +185,7 @@ class GapSearch:
         return min(before, found[0])
 
     def give_up(self, listed: Collection[int]) -> list[Frame]:
-        """Return a mark of shards that the stream does not have any more: once a process. Their gaps are closed.
+        """Return a mark of shards that the stream does not have any more: once. Their gaps are closed.
 
         Nothing tells how many batches they had behind what landed.
 
@@ -197,10 +195,10 @@ class GapSearch:
         gone = {
             shard_id: shard
             for shard_id, shard in self._epoch.shards.items()
-            if (shard.gaps or shard_id not in self._overdue.gone)
+            if (shard.gaps or shard_id not in self._control.gone)
             if shard.landed.newest and shard_id not in listed and not shard.oldest
         }
-        self._overdue.gone |= gone.keys()
+        self._control.gone |= gone.keys()
         for shard in gone.values():
             shard.gaps.clear()
         if not gone:

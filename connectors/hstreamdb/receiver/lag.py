@@ -39,6 +39,7 @@ class Lag:
         self._feed, self._ours = feed, ours
         self._overdue, self._patience, self._clock = overdue, patience, clock
         self._consumers, self._others = list[str](), list[str]()
+        self._were_listed, self._missed = False, 0
         self._reported: dict[str, dict[str, float]] = {}
 
     def note_frame(self, shard_id: int) -> None:
@@ -95,11 +96,23 @@ class Lag:
             return []
         return [mark("shared subscription", stream=self._stream, level="warning", consumers=self._others)]
 
+    def are_forgotten(self) -> bool:
+        """Return whether two looks in a row lack our consumers, which were listed before: nothing comes any more.
+
+        The node may have ended without closing the connection, which gRPC notices after five minutes.
+        """
+        is_listed = any(name.startswith(self._ours) for name in self._consumers)
+        self._were_listed |= is_listed
+        self._missed = 0 if is_listed or not self._were_listed else self._missed + 1
+        return self._missed > 1
+
     def _is_of_feed(self, name: str) -> bool:
         return name.startswith(f"{self._feed}-")
 
     def starved(self, tails: Mapping[int, int]) -> list[Frame]:
         """Return a mark if shards are ahead and nothing of them comes: once, until a frame of them comes again.
+
+        None while the cluster does not list our consumers: then nothing can come.
 
         A shard without a tail, since its call failed, is as it was.
         """
@@ -110,7 +123,7 @@ class Lag:
         before = known.reported_shards
         known.reported_shards = {each for each in ahead if now - known.shards[each] >= self._patience}
         known.reported_shards |= before & unanswered.keys()
-        if known.reported_shards <= before:
+        if known.reported_shards <= before or self._missed:
             return []
         shards = [str(shard_id) for shard_id in sorted(known.reported_shards)]
         why = (

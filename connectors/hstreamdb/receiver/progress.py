@@ -126,7 +126,7 @@ class Progress:
 
         Raises:
             SourceRefused: The subscription is of another stream now.
-            SourceUnavailable: It is another one than when the epoch began.
+            SourceUnavailable: It is another one than when the epoch began, or does not know our consumers any more.
         """
         subscription_id = self._options.subscription
         seconds = min(_FIRST_SECONDS, self._options.committed_seconds)
@@ -153,6 +153,9 @@ class Progress:
             consumers = await self._calls.one("ListConsumers", partial(self._client.list_consumers, subscription_id))
             if consumers is not None:
                 sink.take(self._lag.shared([each.name for each in consumers]))
+                if self._lag.are_forgotten():
+                    text = "the cluster does not list our consumers any more: their node may be gone without a word"
+                    raise SourceUnavailable(f"{subscription_id}: {text}")
             if tails:
                 sink.take([*self._lag.progress(tails, pending()), *self._lag.starved(tails)])
             sink.take(self._calls.failing())

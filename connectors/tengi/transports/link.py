@@ -23,7 +23,7 @@ LinkEvent: TypeAlias = MessageReceived | BadFrame | Closed
 
 def closed_early(peer_address: str) -> SourceUnavailable:
     """Return the error for a peer that closed the connection before its handshake: nothing tells why."""
-    why = "it may refuse ours, such as for its token, or only one of the two uses TLS"
+    why = "it may refuse ours, such as for its token, or have no room, or only one of the two uses TLS"
     return SourceUnavailable(f"{peer_address} closed the connection without a handshake: {why}")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from silverfold.conf.errors import ExpectationFailed
 from silverfold.connectors.base import Feed
 from silverfold.connectors.frames import Boundary, Frame, Kind
 from silverfold.connectors.hstreamdb.connector import CONNECTOR
@@ -40,20 +41,24 @@ def moved(before: int, after: int, name: str) -> bytes:
 
 
 def batch(number: int, *records: Any) -> Frame:
-    return Frame(frame_of(objects(*records), batch=number), Kind.DATA, Boundary.WHOLE, STREAM)
+    return Frame(frame_of(objects(*records), batch=number), Kind.DATA, Boundary.WHOLE, STREAM, f"7-{number}-0")
 
 
 def committed(number: int) -> Frame:
     return Frame(json.dumps({"created": "1", "offsets": {"7": str(number)}}).encode(), Kind.CONTROL)
 
 
-def build(spark: SparkSession, warehouse: Path, shop: Feed, *frames: Frame) -> dict[int, str]:
-    """Land frames and build; return the rows, which must be those that verify expects."""
-    places = Places(str(warehouse))
-    writer = BronzeWriter.open(places.bronze(shop.name), shop.name, token="test")
+def land(warehouse: Path, *frames: Frame) -> None:
+    writer = BronzeWriter.open(Places(str(warehouse)).bronze(SHOP.name), SHOP.name, token="test")
     landed = Batch(writer.last + 1)
     landed.add(frames, 1, 1_700_000_000)
     writer.append(landed.prepare().table)
+
+
+def build(spark: SparkSession, warehouse: Path, shop: Feed, *frames: Frame) -> dict[int, str]:
+    """Land frames and build; return the rows, which must be those that verify expects."""
+    places = Places(str(warehouse))
+    land(warehouse, *frames)
     assert build_once(spark, warehouse, CONNECTOR, shop) == {}
     assert verify_table(places, CONNECTOR, shop, "orders").verdict is Verdict.EQUAL
     return {row["id"]: row["name"] for row in all_rows(open_table(places.silver(shop.name, "orders")))}
@@ -78,6 +83,33 @@ def test_late_and_repeated_records_change_nothing_and_tombstones_go_below_the_fl
     assert build(spark, warehouse, SHOP, *again) == {1: "new", 4: "d", 5: "c", 6: "e"}
     assert tombstones(warehouse) == {3}
     assert [cut.notes for cut in last_cuts(Places(str(warehouse)), SHOP.name).values()] == [{}]
+
+
+def test_a_rule_that_fails_holds_before_a_late_partial_change_that_it_needs(
+    spark: SparkSession, warehouse: Path
+) -> None:
+    def change(op: str, **row: Any) -> dict[str, Any]:
+        return {"op": op, "key": {"id": 1}, "row": row}
+
+    table = {
+        "keys": ["id"],
+        "layout": "operation",
+        "columns": {"id": "bigint", "name": "string", "n": "bigint"},
+        "expect": {"good": {"condition": "name <> 'bad'", "action": "fail"}},
+    }
+    shop = feed_of(orders=table_of(table))
+    inserted = change("INSERT", id=1, name="a", n=0)
+    land(warehouse, batch(1, inserted), batch(12, change("UPDATE", n=5)), batch(10, change("UPDATE", name="bad")))
+
+    held = build_once(spark, warehouse, CONNECTOR, shop)
+
+    assert [type(each) for each in held.values()] == [ExpectationFailed]
+    (row,) = all_rows(open_table(Places(str(warehouse)).silver(shop.name, "orders")))
+    assert (row["name"], row["n"]) == ("a", 0)
+    assert build(spark, warehouse, shop, batch(20, change("UPDATE", name="fine"))) == {1: "fine"}
+    (row,) = all_rows(open_table(Places(str(warehouse)).silver(shop.name, "orders")))
+    assert row["n"] == 5
+    assert "late_partial" not in last_cuts(Places(str(warehouse)), shop.name)["orders"].notes
 
 
 @pytest.mark.nightly

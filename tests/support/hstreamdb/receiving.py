@@ -12,6 +12,7 @@ from silverfold.conf.model import Commit
 from silverfold.connectors.frames import Frame, Kind, Resume
 from silverfold.connectors.hstreamdb.client import connect
 from silverfold.connectors.hstreamdb.client.client import Client
+from silverfold.connectors.hstreamdb.connector import CONNECTOR
 from silverfold.connectors.hstreamdb.options import HStreamFeed, HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.frames import decode_frame
 from silverfold.connectors.hstreamdb.receiver.receiver import HStreamReceiver
@@ -87,6 +88,13 @@ async def received(
 ) -> AsyncIterator[asyncio.Task[None]]:
     async with in_background(HStreamReceiver(settings, {}).run(sink, resume)) as task:
         yield task
+
+
+def resume_of(*sinks: CountingSink) -> Resume:
+    """Return where a receiver goes on that has landed all of this."""
+    frames = [frame for sink in sinks for frame in sink.frames]
+    positions = [frame.source_position for frame in frames if frame.source_position is not None]
+    return Resume(2, {STREAM: CONNECTOR.resume_position(positions)}, sinks[-1].control[-1])
 
 
 async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:

@@ -140,3 +140,16 @@ def test_closing_the_client_sends_what_its_producers_have() -> None:
             return sent(node)
 
     assert asyncio.run(scenario()) == [[b"now"], [b"a"]]
+
+
+def test_what_waits_for_further_records_is_sent_once_there_is_no_room_for_any() -> None:
+    async def scenario() -> None:
+        async with connected() as (node, client):
+            producer = client.producer("orders", max_age=3_600, max_outstanding_bytes=1)
+            async with asyncio.timeout(30):
+                futures = [await producer.submit({"id": number}, key="k") for number in range(3)]
+                await producer.flush()
+            assert [each.done() for each in futures] == [True] * 3
+            assert node.calls["Append"] == 3
+
+    asyncio.run(scenario())

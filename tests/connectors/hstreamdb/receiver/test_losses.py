@@ -14,7 +14,6 @@ from silverfold.connectors.frames import Kind, Resume
 from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.client.settings import ConnectionSettings
-from silverfold.connectors.hstreamdb.connector import CONNECTOR
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import (
     GetSubscriptionResponse,
@@ -29,14 +28,7 @@ from silverfold.connectors.hstreamdb.receiver.gaps import Overdue
 from silverfold.connectors.hstreamdb.receiver.progress import Progress
 from silverfold.connectors.hstreamdb.server.options import Fault
 from tests.support.hstreamdb.landed import STREAM
-from tests.support.hstreamdb.receiving import CountingSink, append, cluster, feed, received, until
-
-
-def resume_of(*sinks: CountingSink) -> Resume:
-    """Return where a receiver goes on that has landed all of this."""
-    frames = [frame for sink in sinks for frame in sink.frames]
-    positions = [frame.source_position for frame in frames if frame.source_position is not None]
-    return Resume(2, {STREAM: CONNECTOR.resume_position(positions)}, sinks[-1].control[-1])
+from tests.support.hstreamdb.receiving import CountingSink, append, cluster, feed, received, resume_of, until
 
 
 def test_a_subscription_that_somebody_else_made_anew_at_the_end_is_a_warning() -> None:
@@ -198,24 +190,6 @@ def test_a_gap_that_no_look_has_settled_is_known_to_the_next_receiver() -> None:
         assert second.marks("expired") == []
         (found,) = third.marks("expired")
         assert found["shards"] == {str(ids[0].shard_id): f"3 batches behind {ids[0].batch_id}"}
-
-    asyncio.run(run())
-
-
-def test_a_stream_that_was_made_anew_may_have_had_more_than_landed() -> None:
-    async def run() -> None:
-        first, second = CountingSink(), CountingSink()
-        async with cluster() as (server, client):
-            await append(client, range(3))
-            async with received(settings := feed(server.address), first):
-                await until(lambda: len(first.values()) == 3)
-            await append(client, range(3, 6))
-            await client.delete_subscription("feed", force=True)
-            await client.delete_stream(STREAM, force=True)
-            await client.create_stream(STREAM)
-            async with received(settings, second, resume_of(first)):
-                await until(lambda: bool(second.marks("expired")))
-        assert "does not have these shards any more" in second.marks("expired")[0]["reason"]
 
     asyncio.run(run())
 

@@ -6,12 +6,13 @@ import asyncio
 
 import pytest
 
+from silverfold.conf.errors import SourceUnavailable
 from silverfold.connectors.frames import Resume
 from silverfold.connectors.hstreamdb.client.client import Client
 from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.options import HStreamOptions
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
-from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import Subscription
+from silverfold.connectors.hstreamdb.protocol.messages.subscriptions import Consumer, Subscription
 from silverfold.connectors.hstreamdb.receiver.control_frames import ControlFrames
 from silverfold.connectors.hstreamdb.receiver.epoch import Epoch
 from silverfold.connectors.hstreamdb.receiver.gaps import Overdue
@@ -65,6 +66,38 @@ def test_a_shard_that_another_consumer_owns_starves_the_feed_and_says_who_has_it
                 assert starved["shards"] == [str(shard.shard_id)]
                 assert starved["consumers"] == [fetch.consumer]
                 assert [each["consumers"] for each in sink.marks("shared subscription")] == [[fetch.consumer]]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(("listed", "is_over"), [([1, 0, 0], True), ([1, 0, 1, 0], False), ([0, 0, 0], False)])
+def test_a_cluster_that_forgets_our_consumers_ends_the_epoch_at_the_second_look(
+    listed: list[int], is_over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = [[Consumer(name="feed-11111111-x")] * count for count in listed]
+
+    async def run() -> None:
+        sink = CountingSink()
+        async with cluster() as (server, client):
+            found = await client.create_subscription("feed", STREAM)
+
+            async def list_consumers(_subscription_id: str) -> list[Consumer]:
+                if answers:
+                    return answers.pop(0)
+                return await asyncio.Future()
+
+            monkeypatch.setattr(client, "list_consumers", list_consumers)
+            progress = looking(client, feed(server.address, quick_looks=True).options, found, [0.0])
+            task = asyncio.create_task(progress.run(sink, lambda: 0))
+            if is_over:
+                with pytest.raises(SourceUnavailable, match="feed: the cluster does not list our consumers any more"):
+                    await task
+            else:
+                await until(lambda: not answers)
+                await asyncio.sleep(0.1)
+                assert not task.done()
+                task.cancel()
+            assert sink.marks("starved") == []
 
     asyncio.run(run())
 
