@@ -77,8 +77,8 @@ class TypeRegistry:
         marshallers: Tried in this order.
 
     Raises:
-        ValueError: An id is reserved, used twice, or no int16; the number of a constant is no int32; a single text is
-            given in place of the names of constants.
+        ValueError: A class is none of these, or lacks its id; an id is reserved, used twice, or no int16; the number of
+            a constant is no int32; a single text is given in place of the names of constants.
     """
 
     def __init__(
@@ -88,6 +88,10 @@ class TypeRegistry:
         enumerables: Mapping[int, Mapping[str, int] | type[Enum]] | None = None,
         marshallers: Iterable[Marshaller[Any]] = (),
     ) -> None:
+        for each in classes:
+            is_known = isinstance(each, type) and issubclass(each, Packet | Marshallable)  # type: ignore[redundant-expr]  # callers may be untyped
+            if not (is_known and hasattr(each, "type_id")):
+                raise ValueError(f"{each!r} is no subclass of Packet or Marshallable with a type_id")
         known = (Packet, Handshake, PollingRequest, PollingResponse, *classes)
         self.packets = {each.type_id: each for each in known if issubclass(each, Packet)}
         self.marshallables = {each.type_id: each for each in known if issubclass(each, Marshallable)}

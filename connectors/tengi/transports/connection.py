@@ -178,7 +178,8 @@ class Connection:
         """Send an object and return the answer: the message with the same id. Listeners do not get it.
 
         Nor do they get one that comes later, which is dropped: to a peer, an answer to it would be a new request. The
-        last 1,000 requests that were sent and had no answer are remembered for that.
+        last 1,000 requests that were sent and had no answer are remembered for that. A connection's listeners are
+        called one after the other: of two that ask each other's peer, each waits for the other until the time-out.
 
         Raises:
             TimeoutError: No answer came in time.
@@ -200,6 +201,8 @@ class Connection:
                     await self.write_object(message)
                     is_sent = True
                     return await answer
+        except TimeoutError:
+            raise TimeoutError(f"no answer to {message.id} within {timeout:g} s") from None
         finally:
             del self._requests[message.id]
             if is_sent and (not answer.done() or answer.cancelled()):

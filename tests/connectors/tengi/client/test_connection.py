@@ -135,7 +135,7 @@ def test_an_answer_that_comes_too_late_is_no_message_and_answers_none() -> None:
 
         async with serving(collect) as server, connected(server, "tcp") as connection:
             inbox = Inbox(connection)
-            with pytest.raises(TimeoutError):
+            with pytest.raises(TimeoutError, match=r"no answer to .* within 0\.\d+ s"):
                 await connection.request("question", timeout=0.05)
             await connection.write_object("go on")
             await until(lambda: len(questions) == 2, "both messages")

@@ -87,6 +87,14 @@ def test_constants_that_cannot_be_written_are_refused(make: Callable[[], TypeReg
         make()
 
 
+@pytest.mark.parametrize(
+    "strange", [Letters, Packet("a"), type("Lacking", (Marshallable,), {})], ids=["an enum", "an object", "without id"]
+)
+def test_what_is_no_class_of_a_user_type_is_refused(strange: Any) -> None:
+    with pytest.raises(ValueError, match="is no subclass of Packet or Marshallable with a type_id"):
+        TypeRegistry(strange)
+
+
 @pytest.mark.parametrize("answer", [True, False, None])
 def test_a_filter_that_answers_otherwise_is_refused(answer: Any) -> None:
     types = TypeRegistry(marshallers=[Marshaller(7, lambda _: answer, fail, lambda *_: None)])
