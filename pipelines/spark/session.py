@@ -167,16 +167,24 @@ def worker_python(options: Mapping[str, str], environ: Mapping[str, str]) -> str
 def own_session(session: SparkSession) -> SparkSession:
     """Return another session with the same options except `EXACT`. Options set on it, and its views, are its own.
 
-    Over Spark Connect, existing views are copied.
+    Over Spark Connect, existing views are copied; not with the client of Spark 4.0.
     """
     if is_remote():  # newSession does not exist there
-        ours: SparkSession = cast(Any, session).cloneSession()
+        ours: SparkSession = cast(Any, session).cloneSession() if hasattr(session, "cloneSession") else _beside(session)
         _set_options(ours, EXACT)
     else:  # a new session has its JVM's initial options; a platform's session may have got others later
         ours = _set_options(session.newSession(), {**session.conf.getAll, **EXACT})
     if int(ours.conf.get(_ROWS_AT_ONCE, "1") or 1) <= 0:
         _set_options(ours, {_ROWS_AT_ONCE: "10000"})
     return ours
+
+
+def _beside(session: SparkSession) -> SparkSession:
+    """Return a new session of the same Connect server, with the same options and our packages: Spark 4.0 clones none."""
+    theirs = cast(Any, session)
+    ours: SparkSession = type(theirs)(connection=theirs.client._builder)
+    ship_packages(ours)
+    return _set_options(ours, theirs.conf.getAll)
 
 
 def close_session(session: SparkSession) -> None:

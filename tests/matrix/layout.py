@@ -120,12 +120,12 @@ class Layout:
         small = Rule(f"{number} IS NULL OR {number} < {bound}", lambda row: _below(row[self.number], bound))
         if loose:
             return {"small": small}
-        dated = f"coalesce(try_to_date({text}, 'dd/MM/yyyy') < DATE'2024-01-01', TRUE)"
+        dated = f"coalesce(try_to_timestamp({text}, 'dd/MM/yyyy') < DATE'2024-01-01', TRUE)"
         return {
             "small": small,
             # failing rows give NULL, which fails the rule like FALSE
             "quoted": Rule(
-                f"nullif(coalesce({text} NOT IN ('it''s', '${{x}}'), TRUE), FALSE)",
+                f"nullif(coalesce({text} NOT IN ('it\\'s', '${{x}}'), TRUE), FALSE)",
                 lambda row: row[self.text] not in ("it's", "${x}"),
             ),
             "dated": Rule(dated, lambda row: row[self.text] != "31/12/2024"),
