@@ -180,7 +180,7 @@ def own_session(session: SparkSession) -> SparkSession:
 
 
 def _beside(session: SparkSession) -> SparkSession:
-    """Return a new session of the same Connect server, with the same options and our packages: Spark 4.0 clones none."""
+    """Return a new session of the same Connect server, with its options and our packages: Spark 4.0 clones none."""
     theirs = cast(Any, session)
     ours: SparkSession = type(theirs)(connection=theirs.client._builder)
     ship_packages(ours)
