@@ -155,7 +155,8 @@ class Configuration:
     dead_after: float | None = None
     """Server: seconds without a packet after which a connection over TCP or WebSocket has ended; None for never."""
     max_connections: int = 1000
-    """Server: connections that are open at one time."""
+    """Server: connections that are open at one time. Over http one counts until it has been silent for too long: its
+    end is not on the wire."""
     faults: Faults = Faults()
     """Server: for tests."""
 
