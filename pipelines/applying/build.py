@@ -44,17 +44,14 @@ from silverfold.pipelines.applying.cut_job import CutJob, read_job, statistics_o
 from silverfold.pipelines.applying.registration import Registration
 from silverfold.pipelines.applying.roll_back import roll_back
 from silverfold.pipelines.applying.silver import SilverTable
-from silverfold.pipelines.holding.cut_bisection import joined_updates
 from silverfold.pipelines.holding.quarantine import Quarantine
 from silverfold.pipelines.holding.quarantine_log import Hold
-from silverfold.pipelines.landing.bronze import source_positions_in
 from silverfold.pipelines.logs import get_logger
 from silverfold.pipelines.places import Places, places_of
 from silverfold.pipelines.planning.feed_plan import FeedPlan
 from silverfold.pipelines.planning.plan import Plan, State
 from silverfold.pipelines.spark.session import raising_if_ended
 from silverfold.pipelines.storage.cuts import CutRow, last_cuts, later_than, record, restore
-from silverfold.pipelines.store import open_table
 
 _OF_A_CUT = (DuplicateKey, NullKey, Unexplained, ExpectationFailed)
 """Errors of a cut that no single frame causes; the cut is retried with fewer updates."""
@@ -298,7 +295,7 @@ class FeedBuild:
     def _stop_before(self, fault: SilverfoldError, name: str, plan: Plan, cut: Cut) -> Step:
         """Stop before a frame, if known, else before an update, found by shorter cuts. A skipped frame is no stop."""
         bisection = self._plan.bisections[name]
-        if isinstance(fault, _OF_A_CUT) and bisection.shorten(self._divisible(cut), fault.since) is not None:
+        if isinstance(fault, _OF_A_CUT) and bisection.shorten(self._plan.joined(cut), fault.since) is not None:
             shorter = self._plan.cut(name).cut
             if shorter is not None and shorter.begins[0] == cut.begins[0]:  # else another snapshot's: do not shorten
                 return Step(name, plan, unfinished=True)
@@ -307,14 +304,6 @@ class FeedBuild:
             return Step(name, plan, unfinished=True)
         bisection.hold(fault.position if isinstance(fault, UndecodableFrame) else cut.begins[0], cut, fault)
         return Step(name, plan, error=fault, unfinished=True)
-
-    def _divisible(self, cut: Cut) -> Cut:
-        """Return the cut with those updates joined that must not be applied apart. Reads a column of bronze for it."""
-        bronze = open_table(self._plan.places.bronze(self.feed.name)) if self.connector.source_ordered else None
-        if bronze is None:
-            return cut
-        order = self.connector.source_order
-        return joined_updates(cut, ((at, *order(place)) for at, place in source_positions_in(bronze, cut)))
 
     def _quarantine_fault(self, name: str, cut: Cut, fault: SilverfoldError) -> bool:
         """Record what the table could not take; return whether it may continue without it.

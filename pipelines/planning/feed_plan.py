@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -15,8 +16,14 @@ from silverfold.conf.errors import UnusableExpectation
 from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Connector, Cut, Feed
 from silverfold.connectors.frames import ControlFrame, Kind
-from silverfold.pipelines.holding.cut_bisection import CutBisection
-from silverfold.pipelines.landing.bronze import landing_at, last_position, read_frames, read_small_columns
+from silverfold.pipelines.holding.cut_bisection import CutBisection, joined_updates
+from silverfold.pipelines.landing.bronze import (
+    landing_at,
+    last_position,
+    read_frames,
+    read_small_columns,
+    source_positions_in,
+)
 from silverfold.pipelines.landing.bronze_table import lost_from, retained_from
 from silverfold.pipelines.landing.frame_sizes import FrameSizes
 from silverfold.pipelines.landing.losses import was_replaced
@@ -83,14 +90,7 @@ class FeedPlan:
         """
         with self._lock:
             bisection, conf = self.bisections[table], self.feed.tables[table]
-            planned = partial(
-                self._planner.plan,
-                table,
-                self.limits,
-                sizes=self._sizes,
-                at_least=bisection.frames_allowed,
-                beyond=bisection.tried,
-            )
+            planned = partial(self._planned, table, at_least=bisection.frames_allowed, beyond=bisection.tried)
             every_update = conf.keeps_history and self.connector.has_snapshots(conf)
             past = self.past if self._planner.position(table) < 0 else None
             plan = planned(before=self.before, past=past)
@@ -102,6 +102,41 @@ class FeedPlan:
                     past = max(stop, refused.snapshot_end or stop)
                     plan = planned(before=self.before, past=past)
             return plan
+
+    def joined(self, cut: Cut) -> Cut:
+        """Return the cut with those updates joined that must not be applied apart (`joined_updates`)."""
+        if not self.connector.source_ordered:
+            return cut
+        order = self.connector.source_order
+        return joined_updates(cut, ((at, *order(place)) for at, place in source_positions_in(self._bronze, cut)))
+
+    def _planned(self, table: str, *, before: int | None, past: int | None, at_least: int, beyond: int) -> Plan:
+        """Return what the planner plans. Neither limits nor a stop end a cut inside joined updates.
+
+        The cut is shorter then; or longer, if only the limits are in the way; else there is none.
+        """
+        planned = partial(self._planner.plan, table, self.limits, past=past, sizes=self._sizes)
+        plan = planned(before=before, at_least=at_least, beyond=beyond)
+        whole = planned(before=self.before, at_least=sys.maxsize).cut if self.connector.source_ordered else None
+        if plan.cut is None or whole is None or whole.last == plan.cut.last:
+            return plan
+        last, ends = plan.cut.last, self._joined_ends(table, whole)
+        fitting = [end for end in ends if beyond < end <= last]
+        end = fitting[-1] if fitting else next((each for each in ends if each > beyond), whole.last)
+        if end == last:
+            return plan
+        if end < last:
+            return planned(before=end + 1, at_least=at_least, beyond=beyond)
+        is_stopped = before is not None and end >= before
+        return planned(before=plan.cut.begins[0]) if is_stopped else planned(before=before, beyond=end - 1)
+
+    def _joined_ends(self, table: str, whole: Cut) -> Sequence[int]:
+        """Return the ends of the joined updates of all that a table has yet to take. Read once for each such cut."""
+        bounds = whole.begins[0], whole.last
+        known = self._ends.get(table)
+        if known is None or known[0] != bounds:
+            known = self._ends[table] = bounds, self.joined(whole).ends
+        return known[1]
 
     def advance_to(self, table: str, position: int) -> None:
         """Record that a table has reached a position, maybe by another process."""
@@ -132,6 +167,7 @@ class FeedPlan:
         self._planner = Planner(self.feed.name, rules, floor=floor, last=last, lost=self.lost)
         self.control = ()
         self._newest: tuple[int, int] | None = None
+        self._ends: dict[str, tuple[tuple[int, int], Sequence[int]]] = {}
         self._has_unread = True  # the planner does not see control frames before its start
 
     def _restart(self) -> None:

@@ -10,18 +10,23 @@ from deltalake import DeltaTable, QueryBuilder
 
 from silverfold.conf.errors import SilverfoldError
 from silverfold.conf.load import load_settings
+from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Connector, Feed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def build_once(spark: SparkSession, warehouse: Path, connector: Connector, feed: Feed) -> dict[str, SilverfoldError]:
+def build_once(
+    spark: SparkSession, warehouse: Path, connector: Connector, feed: Feed, *, max_frames: int = 200_000
+) -> dict[str, SilverfoldError]:
     """Apply everything that has landed; return the error of each held table."""
     from silverfold.pipelines.applying.build import FeedBuild  # noqa: PLC0415 - tests without Spark use the rest
     from tests.support.running import run_once  # noqa: PLC0415 - as above
 
-    settings = load_settings(None, "local", {}).model_copy(update={"warehouse": str(warehouse)})
+    settings = load_settings(None, "local", {})
+    build = settings.build.model_copy(update={"cut": CutLimits(max_frames=max_frames)})
+    settings = settings.model_copy(update={"warehouse": str(warehouse), "build": build})
     return run_once(FeedBuild.open(lambda: spark, settings, connector, feed))
 
 

@@ -193,6 +193,9 @@ class ServedClient:
 
     async def _publish_update(self, change: _UpdateWork) -> None:
         self._pending_bytes -= change.size
+        if self._overdue is not None and self._pending_bytes <= self._limits.backlog:
+            self._overdue.cancel()
+            self._overdue = None
         if not change.subscription.closed:
             publication = change.subscription.publication
             await self._publish(publication, publication.update(change.delta), light=change.size < _LIGHT_BYTES)

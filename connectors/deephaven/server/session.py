@@ -33,6 +33,7 @@ from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 SMALLEST_BUFFER = 64
 """Minimum message buffer size in bytes: it must hold every control message, and a column message of one long."""
 LARGEST_REQUEST = 1 << 20
+_MOST_BYTES_OF_A_CHARACTER = 4
 MAX_SUBSCRIPTIONS = 1_000
 
 Exports: TypeAlias = Mapping[str, LiveTable]
@@ -117,12 +118,16 @@ class ServerSession:
 
     def refusal(self, subscription_id: int, code: ErrorCode, text: str) -> bytes | None:
         """Return an error message, its text shortened to fit the buffer; None where the schema lacks it or the code."""
+        text = text[: self._buffer_size]
         try:
-            room = self._buffer_size - len(encode_subscription_error(self._roles, subscription_id, code, ""))
+            while (excess := len(found := self._error(subscription_id, code, text)) - self._buffer_size) > 0 and text:
+                text = text[: -max(excess // _MOST_BYTES_OF_A_CHARACTER, 1)]
         except LocalProtocolError:
             return None
-        shortened = text.encode("utf-8", "replace")[: max(room, 0)].decode("utf-8", "ignore")
-        return encode_subscription_error(self._roles, subscription_id, code, shortened)
+        return found
+
+    def _error(self, subscription_id: int, code: ErrorCode, text: str) -> bytes:
+        return encode_subscription_error(self._roles, subscription_id, code, text)
 
     def _publication(self, request: TableSubscribe) -> Publication:
         if request.subscription_id in self._publications:

@@ -116,6 +116,8 @@ class Lag:
 
         A shard without a tail, since its call failed, is as it was.
         """
+        if self._missed:
+            return []
         now, known = self._clock(), self._overdue
         ahead = [shard_id for shard_id, tail in tails.items() if batches_between(self._newest(shard_id), tail)]
         unanswered = {shard_id: since for shard_id, since in known.shards.items() if shard_id not in tails}
@@ -123,7 +125,7 @@ class Lag:
         before = known.reported_shards
         known.reported_shards = {each for each in ahead if now - known.shards[each] >= self._patience}
         known.reported_shards |= before & unanswered.keys()
-        if known.reported_shards <= before or self._missed:
+        if known.reported_shards <= before:
             return []
         shards = [str(shard_id) for shard_id in sorted(known.reported_shards)]
         why = (

@@ -85,8 +85,9 @@ def test_late_and_repeated_records_change_nothing_and_tombstones_go_below_the_fl
     assert [cut.notes for cut in last_cuts(Places(str(warehouse)), SHOP.name).values()] == [{}]
 
 
+@pytest.mark.parametrize("max_frames", [200_000, 2])
 def test_a_rule_that_fails_holds_before_a_late_partial_change_that_it_needs(
-    spark: SparkSession, warehouse: Path
+    spark: SparkSession, warehouse: Path, max_frames: int
 ) -> None:
     def change(op: str, **row: Any) -> dict[str, Any]:
         return {"op": op, "key": {"id": 1}, "row": row}
@@ -101,7 +102,7 @@ def test_a_rule_that_fails_holds_before_a_late_partial_change_that_it_needs(
     inserted = change("INSERT", id=1, name="a", n=0)
     land(warehouse, batch(1, inserted), batch(12, change("UPDATE", n=5)), batch(10, change("UPDATE", name="bad")))
 
-    held = build_once(spark, warehouse, CONNECTOR, shop)
+    held = build_once(spark, warehouse, CONNECTOR, shop, max_frames=max_frames)
 
     assert [type(each) for each in held.values()] == [ExpectationFailed]
     (row,) = all_rows(open_table(Places(str(warehouse)).silver(shop.name, "orders")))

@@ -54,7 +54,7 @@ def load_schema(
     header = _header(root, encodings, version, report)
     report.stop()
     assert header is not None
-    resolver = Messages(encodings)
+    resolver = Messages(encodings, header)
     messages = resolver.all([child for child in root.children if child.tag == "message"])
     report.stop()
     if not messages:

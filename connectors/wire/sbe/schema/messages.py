@@ -18,9 +18,11 @@ from silverfold.connectors.wire.sbe.schema.model import (
     Group,
     Message,
     Presence,
+    Primitive,
     Scalar,
     Structure,
 )
+from silverfold.connectors.wire.sbe.schema.primitives import TRAITS
 from silverfold.connectors.wire.sbe.schema.simple import presence_of
 
 _ORDER = {"field": 0, "group": 1, "data": 2}
@@ -34,10 +36,10 @@ class _Parts(NamedTuple):
 
 
 class Messages:
-    """Resolves the messages of a schema, given its encodings."""
+    """Resolves the messages of a schema, given its encodings and its header."""
 
-    def __init__(self, encodings: Encodings) -> None:
-        self._encodings = encodings
+    def __init__(self, encodings: Encodings, header: Structure) -> None:
+        self._encodings, self._header = encodings, header
         self._report = encodings.report
         self._dimensions: dict[str, Structure | None] = {}
 
@@ -59,7 +61,7 @@ class Messages:
         parts = self._parts(element)
         return Message(
             name=element.name,
-            block_length=self._block_length(element, parts.content_length),
+            block_length=self._block_length(element, parts.content_length, self._header),
             content_length=parts.content_length,
             fields=parts.fields,
             groups=parts.groups,
@@ -80,7 +82,7 @@ class Messages:
             return None
         return Group(
             name=element.name,
-            block_length=self._block_length(element, parts.content_length),
+            block_length=self._block_length(element, parts.content_length, dimensions),
             content_length=parts.content_length,
             fields=parts.fields,
             groups=parts.groups,
@@ -108,12 +110,18 @@ class Messages:
         members: tuple[Field | Group | Data, ...] = (*parts.fields, *parts.groups, *parts.data)
         return min((member.since_version for member in members), default=0)
 
-    def _block_length(self, element: Element, content_length: int) -> int:
+    def _block_length(self, element: Element, content_length: int, carrier: Structure) -> int:
+        """Return the length of a block; report E17 if its content, or the number that carries it, does not fit."""
         declared = self._report.number(element, "blockLength")
         if 0 < declared < content_length:
             detail = f"blockLength {declared} of {element.name} is below its content, {content_length}"
             self._report.error("E17", element, detail)
-        return max(declared, content_length)
+        length = max(declared, content_length)
+        role = carrier.roles["blockLength"]
+        if role.constant is None and length > TRAITS[Primitive(role.primitive)].highest:
+            detail = f"blockLength {length} of {element.name} does not fit {role.primitive}, which carries it"
+            self._report.error("E17", element, detail)
+        return length
 
     def _parts(self, body: Element) -> _Parts:
         members = [child for child in body.children if child.tag in _ORDER]

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
+from silverfold.connectors.deephaven.protocol.binding import bind
+from silverfold.connectors.deephaven.protocol.control import decode_subscription_error
+from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
 from silverfold.connectors.deephaven.protocol.messages import (
+    ErrorCode,
     SubscribeMode,
     SubscribeResponse,
     SubscriptionError,
@@ -18,6 +22,7 @@ from silverfold.connectors.deephaven.protocol.messages import (
 from silverfold.connectors.deephaven.protocol.session import Session
 from silverfold.connectors.deephaven.protocol.types import TYPES
 from silverfold.connectors.deephaven.server.server import TableServer
+from silverfold.connectors.deephaven.server.session import ServerSession
 from silverfold.connectors.deephaven.server.tables.live_table import LiveTable
 from silverfold.connectors.wire.sbe.schema.load import load_schema
 from tests.support.deephaven.peer import Peer
@@ -119,6 +124,16 @@ def test_a_response_or_error_too_long_for_the_buffer_is_cut_short() -> None:
             assert answer.text == "a response of 286 bytes does not fit the buffe"
             assert len(answer.body) == 64
             assert isinstance(peer.subscribe(2, "T", columns=["column number 3"]), SubscribeResponse)
+
+
+def test_an_error_fits_the_buffer_in_a_charset_of_wide_characters() -> None:
+    xml = (files("silverfold.connectors.deephaven") / "schema.xml").read_bytes()
+    roles = bind(load_schema(xml.replace(b'characterEncoding="UTF-8"', b'characterEncoding="UTF-16LE"')))
+    session = ServerSession(roles, {}, message_buffer_size=64, prefix_counts=PrefixCounts.MESSAGE)
+    message = session.refusal(1, ErrorCode.UNKNOWN_TABLE, "no table is exported as " + "x" * 90)
+    assert message is not None
+    assert 60 < len(message) <= 64
+    assert decode_subscription_error(roles, message, roles.read_header(message)).text == "no table is exp"
 
 
 @pytest.mark.parametrize(

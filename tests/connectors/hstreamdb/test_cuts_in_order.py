@@ -1,0 +1,88 @@
+"""Cuts of a source in its own order end where nothing older follows, whatever limits and stops there are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from silverfold.conf.errors import ExpectationFailed, UndecodableFrame
+from silverfold.conf.model import CutLimits
+from silverfold.connectors.base import Cut
+from silverfold.connectors.frames import Boundary, Frame, Kind
+from silverfold.connectors.hstreamdb.connector import CONNECTOR
+from silverfold.pipelines.landing.batch import Batch
+from silverfold.pipelines.landing.writer import BronzeWriter
+from silverfold.pipelines.places import Places
+from silverfold.pipelines.planning.feed_plan import FeedPlan
+from tests.support.hstreamdb.landed import STREAM, feed_of, table_of
+
+SHOP = feed_of(orders=table_of({"keys": ["id"], "columns": {"id": "bigint"}}))
+FAILED = ExpectationFailed("a row fails", table="orders")
+BAD = UndecodableFrame(table="orders", position=3, cause_class="INVALID_VALUE", reason="bad_json")
+
+
+def planned(warehouse: Path, batches: list[int], *, max_frames: int = 200_000) -> FeedPlan:
+    """Return the plan of frames with these batches, of which the first lands at position 0."""
+    place = Places(str(warehouse)).bronze(SHOP.name)
+    writer = BronzeWriter.open(place, SHOP.name, token="test")
+    landed = Batch(writer.last + 1)
+    frames = [Frame(b"", Kind.DATA, Boundary.WHOLE, STREAM, f"7-{batch}-0") for batch in batches]
+    landed.add(frames, 1, 1_700_000_000)
+    writer.append(landed.prepare().table)
+    plan = FeedPlan(CONNECTOR, SHOP, Places(str(warehouse)), CutLimits(max_frames=max_frames), None, None).begin()
+    plan.refresh()
+    return plan
+
+
+def next_cut(plan: FeedPlan) -> Cut:
+    cut = plan.cut("orders").cut
+    assert cut is not None
+    return cut
+
+
+@pytest.mark.parametrize(
+    ("batches", "most", "ends"),
+    [
+        ([1, 2, 3, 4], 3, [2, 3]),
+        ([1, 12, 10, 13], 2, [0, 2, 3]),
+        ([12, 11, 10, 13], 1, [2, 3]),
+        ([1, 1, 2, 2], 1, [0, 1, 2, 3]),
+    ],
+)
+def test_limits_end_a_cut_sooner_or_later_than_inside(
+    tmp_path: Path, batches: list[int], most: int, ends: list[int]
+) -> None:
+    plan, found = planned(tmp_path, batches, max_frames=most), list[int]()
+    while (cut := plan.cut("orders").cut) is not None:
+        found.append(cut.last)
+        plan.advance_to("orders", cut.last)
+    assert found == ends
+
+
+@pytest.mark.parametrize(
+    ("batches", "last"), [([1, 2, 12, 13, 10], 1), ([1, 2, 3, 4, 10], 2), ([12, 2, 3, 4, 5], None)]
+)
+def test_a_bad_frame_stops_a_table_before_what_must_not_be_applied_apart(
+    tmp_path: Path, batches: list[int], last: int | None
+) -> None:
+    plan = planned(tmp_path, batches)
+    plan.bisections["orders"].hold(3, next_cut(plan), BAD)
+    cut = plan.cut("orders").cut
+    assert (None if cut is None else cut.last) == last
+    assert plan.bisections["orders"].fault is BAD
+
+
+def test_an_update_that_comes_later_joins_those_that_were_held(tmp_path: Path) -> None:
+    plan = planned(tmp_path, [1, 12, 10])
+    assert plan.bisections["orders"].shorten(plan.joined(next_cut(plan)), None) == 1
+    assert next_cut(plan).last == 0
+    plan.advance_to("orders", 0)
+    plan.bisections["orders"].drop_passed(0)
+    held = next_cut(plan)
+    assert (held.last, plan.bisections["orders"].shorten(plan.joined(held), None)) == (2, None)
+    plan.bisections["orders"].hold(1, held, FAILED)
+    assert plan.cut("orders").cut is None
+    planned(tmp_path, [13, 11])
+    plan.refresh()
+    assert next_cut(plan).last == 4
