@@ -302,7 +302,8 @@ class FeedBuild:
         if self._quarantine_fault(name, cut, fault):
             self._states[name].skipped = True
             return Step(name, plan, unfinished=True)
-        bisection.hold(fault.position if isinstance(fault, UndecodableFrame) else cut.begins[0], cut, fault)
+        position = fault.position if isinstance(fault, UndecodableFrame) else cut.begins[0]
+        bisection.hold(position, cut, fault, in_source_order=self.connector.source_ordered)
         return Step(name, plan, error=fault, unfinished=True)
 
     def _quarantine_fault(self, name: str, cut: Cut, fault: SilverfoldError) -> bool:

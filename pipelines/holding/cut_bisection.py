@@ -18,7 +18,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
-from silverfold.conf.errors import DuplicateKey, ExpectationFailed, NullKey, SilverfoldError, UnusableExpectation
+from silverfold.conf.errors import (
+    DuplicateKey,
+    ExpectationFailed,
+    NullKey,
+    SilverfoldError,
+    Unexplained,
+    UnusableExpectation,
+)
 from silverfold.connectors.base import Cut
 
 MOST_TRIES = 32
@@ -126,9 +133,14 @@ class CutBisection:
         inside = (at for at in positions if any(first <= at <= last for first, last in cut.spans))
         return max(inside, default=None)
 
-    def hold(self, position: int, cut: Cut, fault: SilverfoldError) -> None:
-        """Stop before a position: for good, or until more has landed, depending on the error."""
+    def hold(self, position: int, cut: Cut, fault: SilverfoldError, *, in_source_order: bool = False) -> None:
+        """Stop before a position: for good, or until more has landed, depending on the error.
+
+        Args:
+            in_source_order: The source has an order of its own: what explains a change may land after it.
+        """
         passing = isinstance(fault, DuplicateKey | NullKey | ExpectationFailed | UnusableExpectation)
+        passing |= in_source_order and isinstance(fault, Unexplained)
         longest = cut.last if self._search is None else self._search.last
         self._stops[position] = _Stop(fault, longest if passing else sys.maxsize)
         self._end_search()

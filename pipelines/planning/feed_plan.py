@@ -121,8 +121,9 @@ class FeedPlan:
         if plan.cut is None or whole is None or whole.last == plan.cut.last:
             return plan
         last, ends = plan.cut.last, self._joined_ends(table, whole)
-        fitting = [end for end in ends if beyond < end <= last]
-        end = fitting[-1] if fitting else next((each for each in ends if each > beyond), whole.last)
+        passed = beyond if last > beyond else -1  # a cut that ends before a stop need not pass it
+        fitting = [end for end in ends if passed < end <= last]
+        end = fitting[-1] if fitting else next((each for each in ends if each > passed), whole.last)
         if end == last:
             return plan
         if end < last:

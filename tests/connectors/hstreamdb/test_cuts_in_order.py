@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from silverfold.conf.errors import ExpectationFailed, UndecodableFrame
+from silverfold.conf.errors import ExpectationFailed, UndecodableFrame, Unexplained
 from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Cut
 from silverfold.connectors.frames import Boundary, Frame, Kind
@@ -71,6 +71,16 @@ def test_a_bad_frame_stops_a_table_before_what_must_not_be_applied_apart(
     cut = plan.cut("orders").cut
     assert (None if cut is None else cut.last) == last
     assert plan.bisections["orders"].fault is BAD
+
+
+def test_what_is_unexplained_is_tried_again_once_more_has_landed(tmp_path: Path) -> None:
+    plan = planned(tmp_path, [1, 5])
+    fault = Unexplained("inserts over row: 1", table="orders")
+    plan.bisections["orders"].hold(1, next_cut(plan), fault, in_source_order=True)
+    assert next_cut(plan).last == 0
+    planned(tmp_path, [4])
+    plan.refresh()
+    assert next_cut(plan).last == 2
 
 
 def test_an_update_that_comes_later_joins_those_that_were_held(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def test_an_error_fits_the_buffer_in_a_charset_of_wide_characters() -> None:
     message = session.refusal(1, ErrorCode.UNKNOWN_TABLE, "no table is exported as " + "x" * 90)
     assert message is not None
     assert 60 < len(message) <= 64
-    assert decode_subscription_error(roles, message, roles.read_header(message)).text == "no table is exp"
+    assert decode_subscription_error(roles, message, roles.read_header(message)).text == "no table is exported as"
 
 
 @pytest.mark.parametrize(

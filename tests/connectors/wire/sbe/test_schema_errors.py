@@ -203,15 +203,6 @@ BROKEN = {
     "E17 group block length": message(
         f'{MARK}<group name="g" id="1" blockLength="3"><field name="a" id="2" type="int32"/></group>'
     ),
-    "E17 message block length that the header cannot hold": document(
-        messages=f'{MARK}<message name="M" id="1" blockLength="70000"><field name="a" id="1" type="int32"/></message>'
-    ),
-    "E17 group block length that its dimensions cannot hold": using(
-        '<composite name="narrow"><type name="blockLength" primitiveType="uint8"/>'
-        '<type name="numInGroup" primitiveType="uint8"/></composite>',
-        f'{MARK}<group name="g" id="1" dimensionType="narrow" blockLength="256">'
-        '<field name="a" id="2" type="int32"/></group>',
-    ),
     "E18 field after data": message(f'<data name="d" id="1" type="blob"/>\n{MARK}<field name="f" id="2" type="int8"/>'),
     "E18 group after data": message(
         '<data name="d" id="1" type="blob"/>\n'
