@@ -25,18 +25,19 @@ class OfficialClient:
     """One client, installed.
 
     Args:
-        command: What runs its scripts.
-        script: The one that `run` runs, unless told otherwise.
+        command: What runs it, or its scripts.
         folder: Where.
+        script: The one that `run` runs, unless told otherwise; None if the command names all.
     """
 
-    def __init__(self, command: Sequence[str | Path], script: str, folder: Path) -> None:
-        self._command, self._script, self._folder = command, script, folder
+    def __init__(self, command: Sequence[str | Path], folder: Path, script: str | None = None) -> None:
+        self._command, self._folder, self._script = command, folder, script
 
     def run(self, *arguments: str, script: str | None = None) -> Any:
         """Return what a script saw, whose last argument is a server's address."""
+        chosen = script or self._script
         done = subprocess.run(
-            [*self._command, HERE / (script or self._script), *arguments],
+            [*self._command, *([HERE / chosen] if chosen else ()), *arguments],
             cwd=self._folder,
             capture_output=True,
             text=True,
@@ -51,7 +52,7 @@ def python_client(folder: Path) -> OfficialClient:
     """Return the Python client, in a folder of its own. Raises Missing."""
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     fetch([*install, "--target", folder / "packages", "--requirement", HERE / "requirements.txt"], folder)
-    return OfficialClient(["env", f"PYTHONPATH={folder / 'packages'}", sys.executable], "client.py", folder)
+    return OfficialClient(["env", f"PYTHONPATH={folder / 'packages'}", sys.executable], folder, "client.py")
 
 
 def javascript_client(folder: Path) -> OfficialClient:
@@ -60,7 +61,7 @@ def javascript_client(folder: Path) -> OfficialClient:
         raise Missing(f"the official JavaScript client needs {', '.join(absent)}")
     shutil.copy(HERE / "package.json", folder)
     fetch(["npm", "install", "--legacy-peer-deps", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
-    return OfficialClient(["node"], "client.js", folder)
+    return OfficialClient(["node"], folder, "client.js")
 
 
 def python_tests(folder: Path) -> Path:

@@ -15,6 +15,7 @@ every later call raises the reason. There is no reconnect: notifications missed 
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -117,7 +118,7 @@ class Client:
             InvalidValue: A parameter cannot be sent, such as a text with a NUL. Nothing was sent.
             LocalProtocolError: The statement is a LISTEN, for which there are `listen` and `listen_table`.
         """
-        if sql.lstrip()[:7].upper() == "LISTEN ":
+        if re.match(r"\s*LISTEN\s", sql, re.IGNORECASE):
             raise LocalProtocolError("LISTEN needs a second connection: call listen or listen_table")
         return await self._reply(Statement(sql, parameters))
 

@@ -155,6 +155,8 @@ def test_a_listen_that_is_no_call_of_its_own_is_refused_before_it_is_sent():
     async def use(db):
         with pytest.raises(LocalProtocolError, match="call listen or listen_table"):
             await db.exec(" listen foo;")
+        with pytest.raises(LocalProtocolError, match="call listen or listen_table"):
+            await db.exec("LISTEN\nTABLE foo")
         return await db.uuid()
 
     assert run(peer, use) == UUID
