@@ -55,11 +55,19 @@ def test_a_key_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_where_a_key_may_be_what_is_wrong_it_is_named_with_its_certificate(tmp_path: Path) -> None:
     certificate, key = written(tmp_path, b"")
-    for content in (b"", key.read_bytes()[:100], AUTHORITY.issue_cert("localhost").private_key_pem.bytes()):
+    for content in (key.read_bytes()[:100], AUTHORITY.issue_cert("localhost").private_key_pem.bytes()):
         key.write_bytes(content)
         with pytest.raises(OSError, match=r"_ssl\.c") as refused:
             load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)
         assert usable_file(refused.value).startswith(f"a PEM file that can be used: {certificate} with its key {key}: ")
+
+
+def test_a_file_without_a_key_is_named_alone(tmp_path: Path) -> None:
+    certificate, key = written(tmp_path, b"")
+    key.write_bytes(b"")
+    with pytest.raises(OSError, match="No private key in it") as refused:
+        load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key)
+    assert usable_file(refused.value) == f"a PEM file that can be used: {key}: No private key in it"
 
 
 def served(context: ssl.SSLContext) -> bytes | None:

@@ -202,15 +202,6 @@ def test_a_single_char_is_written_as_itself():
     assert encode(message_of('<field name="c" id="1" type="char"/>'), "M", {"c": "A"}) == frame("41", block_length=1)
 
 
-def test_a_block_longer_than_its_header_can_say_is_refused():
-    schema = message_of('<field name="t" id="1" type="t"/>', '<type name="t" primitiveType="char" length="65536"/>')
-
-    with pytest.raises(InvalidValue) as caught:
-        encode(schema, "M", {"t": ""})
-
-    assert (caught.value.reason, caught.value.element) == ("range", "M.blockLength")
-
-
 def test_an_unknown_message_is_a_key_error():
     with pytest.raises(KeyError):
         encode(SAMPLE, "Order", {})
