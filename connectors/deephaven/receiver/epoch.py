@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
-from silverfold.conf.errors import LocalProtocolError, RemoteProtocolError, WireError
+from silverfold.conf.errors import LocalProtocolError, RemoteProtocolError, SourceUnavailable, WireError
 from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.common.bad_input import bad_input
 from silverfold.connectors.deephaven.options import DeephavenTable
@@ -48,6 +48,8 @@ _KINDS = (Kind.DATA, Kind.SNAPSHOT)
 _REFUSED_STATES = {SubscriptionState.FAILED, SubscriptionState.REQUESTED}
 
 
+_MOST_IDS: Final = 10_000
+"""Subscriptions of one connection: with ``snapshot_only`` each snapshot is one, and some 300 bytes of each stay."""
 _WARNINGS: Final = {
     "range-overlap": "ranges of rows overlap or descend: of a row that is in several, the last value counts",
     "trailing-bytes": "bytes follow the message, though its version is not newer than ours: they are ignored",
@@ -160,7 +162,11 @@ class Epoch:
         return max(0.0, min(self._due.values()) - self._clock()) if self._due else None
 
     def requests(self) -> tuple[bytes, list[Frame]]:
-        """Return the requests due now, and the marks that record them; both empty when nothing is due."""
+        """Return the requests due now, and the marks that record them; both empty when nothing is due.
+
+        Raises:
+            SourceUnavailable: The ids of subscriptions are used up. A new connection begins with the first again.
+        """
         now = self._clock()
         sent = bytearray()
         marks: list[Frame] = []
@@ -169,6 +175,8 @@ class Epoch:
             try:
                 sent += self._subscribe(stream, marks)
             except LocalProtocolError as error:  # a retry would not help in this epoch
+                if stream in self._streams.values():
+                    raise SourceUnavailable(f"the connection's subscription ids are used up: {error}") from error
                 marks.append(
                     mark("subscription failed", stream=stream, level="warning", code=error.error_class, text=str(error))
                 )
@@ -176,6 +184,8 @@ class Epoch:
 
     def _subscribe(self, stream: str, marks: list[Frame]) -> bytes:
         table, subscription_id = self._tables[stream], next(self._ids)
+        if subscription_id > _MOST_IDS:
+            raise SourceUnavailable(f"the connection has had {_MOST_IDS} subscriptions, each of which takes memory")
         request = self._session.subscribe(subscription_id, table.mode, table.source, table.columns, table.filter)
         self._streams[subscription_id] = stream
         name = "updates asked" if table.mode is SubscribeMode.UPDATES_ONLY else "snapshot asked"

@@ -2,11 +2,27 @@
 
 import json
 from base64 import b64decode
+from importlib.resources import files
 
+import pytest
+
+from silverfold.conf.errors import SourceUnavailable
+from silverfold.connectors.common.backoff import Backoff
 from silverfold.connectors.deephaven.options import DeephavenTable
-from silverfold.connectors.deephaven.protocol.control import decode_request
+from silverfold.connectors.deephaven.protocol.binding import bind
+from silverfold.connectors.deephaven.protocol.control import (
+    decode_request,
+    encode_begin,
+    encode_connection_response,
+    encode_end,
+    encode_subscribe_response,
+)
+from silverfold.connectors.deephaven.protocol.session import Session
+from silverfold.connectors.deephaven.protocol.types import TYPES
+from silverfold.connectors.deephaven.receiver.epoch import Epoch
 from silverfold.connectors.frames import Frame
-from tests.support.chance import Clock
+from silverfold.connectors.wire.sbe.schema.load import load_schema
+from tests.support.chance import Clock, Highest
 from tests.support.deephaven.epoch import TABLES, begun, marks, outline, subscribed
 from tests.support.deephaven.frames import (
     GREETING,
@@ -190,6 +206,34 @@ def test_an_error_about_a_request_leaves_the_running_subscription_alone():
     assert marks(frames)[0]["mark"] == "server error"
     assert outline(frames)[-1] == ("quotes", "data", "end")
     assert epoch.wait() is None
+
+
+@pytest.mark.parametrize(
+    ("primitive", "most", "why"), [("int32", 10_000, "10000 subscriptions"), ("uint8", 255, "used up")]
+)
+def test_a_connection_whose_subscription_ids_are_used_up_ends(primitive, most, why):
+    xml = (files("silverfold.connectors.deephaven") / "schema.xml").read_text()
+    roles = bind(
+        load_schema(
+            xml.replace('"subscriptionId" id="1" type="int32"', f'"subscriptionId" id="1" type="{primitive}"').encode()
+        )
+    )
+    clock, table = Clock(), DeephavenTable(source="Quotes", mode="snapshot_only", every=5)
+    epoch = Epoch(
+        Session(roles),
+        {"quotes": table},
+        suspensions={"quotes": 0.0},
+        backoffs={"quotes": Backoff(2.0, 30.0, Highest())},
+        clock=clock,
+    )
+    epoch.receive(sent(encode_connection_response(roles, 65_536)))
+    for number in range(1, most + 1):
+        assert epoch.requests()[0] != b""
+        answer = encode_subscribe_response(roles, number, [(0, "n", TYPES["Long"])])
+        epoch.receive(sent(answer, encode_begin(roles, number), encode_end(roles, number)))
+        clock.now += 5
+    with pytest.raises(SourceUnavailable, match=why):
+        epoch.requests()
 
 
 def test_a_snapshot_only_table_is_asked_for_again_after_its_time():
