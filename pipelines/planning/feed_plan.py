@@ -113,9 +113,10 @@ class FeedPlan:
     def _planned(self, table: str, *, before: int | None, past: int | None, at_least: int, beyond: int) -> Plan:
         """Return what the planner plans. Neither limits nor a stop end a cut inside joined updates.
 
-        The cut is shorter then; or longer, if only the limits are in the way; else there is none.
+        The cut is shorter then; or longer, if only the limits are in the way, up to twice of them; else there is none.
+        Updates that are further apart are cut as any others: a copy of an old record would join all behind it.
         """
-        planned = partial(self._planner.plan, table, self.limits, past=past, sizes=self._sizes)
+        planned = partial(self._planner.plan, table, limits=self.limits, past=past, sizes=self._sizes)
         plan = planned(before=before, at_least=at_least, beyond=beyond)
         whole = planned(before=self.before, at_least=sys.maxsize).cut if self.connector.source_ordered else None
         if plan.cut is None or whole is None or whole.last == plan.cut.last:
@@ -128,6 +129,9 @@ class FeedPlan:
             return plan
         if end < last:
             return planned(before=end + 1, at_least=at_least, beyond=beyond)
+        most = planned(limits=_doubled(self.limits), before=self.before, beyond=beyond).cut
+        if most is None or end > most.last:
+            return plan
         is_stopped = before is not None and end >= before
         return planned(before=plan.cut.begins[0]) if is_stopped else planned(before=before, beyond=end - 1)
 
@@ -225,3 +229,7 @@ class FeedPlan:
         now = silver_position(self.places, self.feed.name, table)
         is_misfit = was_replaced(self._bronze, self.lost, now)
         return StreamRules.read(self.places, self.connector, self.feed, table, now, is_misfit=is_misfit)
+
+
+def _doubled(limits: CutLimits) -> CutLimits:
+    return limits.model_copy(update={"max_frames": 2 * limits.max_frames, "max_bytes": 2 * limits.max_bytes})
