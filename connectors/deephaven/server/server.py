@@ -67,7 +67,8 @@ class TableServer(Server[ServedClient]):
             host: Address to listen on; the default serves this machine only. There is no authentication.
             msg_queue_size: Frames queued per client.
             msg_buffer_size: Longest message in bytes, announced to clients first.
-            send_wait_time_millis: How long to wait for room in a full queue before its client is dropped.
+            send_wait_time_millis: How long to wait for room in a full queue before its client is dropped. One for which
+                updates of twice as many bytes as may wait come meanwhile, 32 MiB at least, is dropped at once.
             max_clients: Maximum number of clients served at once; further ones are turned away.
             schema: The transport's schema; None for our reconstruction. Errors and ends of subscriptions for which it
                 has no message are not answered.
