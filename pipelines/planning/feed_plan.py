@@ -118,8 +118,10 @@ class FeedPlan:
         """
         planned = partial(self._planner.plan, table, limits=self.limits, past=past, sizes=self._sizes)
         plan = planned(before=before, at_least=at_least, beyond=beyond)
-        whole = planned(before=self.before, at_least=sys.maxsize).cut if self.connector.source_ordered else None
-        if plan.cut is None or whole is None or whole.last == plan.cut.last:
+        if plan.cut is None or not self.connector.source_ordered:
+            return plan
+        whole = planned(before=self.before, at_least=sys.maxsize).cut
+        if whole is None or whole.last == plan.cut.last:
             return plan
         last, ends = plan.cut.last, self._joined_ends(table, whole)
         passed = beyond if last > beyond else -1  # a cut that ends before a stop need not pass it
