@@ -305,7 +305,7 @@ class Connector(ABC, Generic[OptionsT, TableT]):
         """Return what a receiver resumes by, of the ``source_position``s of a stream in the order of landing."""
         return landed[-1]
 
-    def source_order(self, position: str) -> tuple[str, tuple[int, ...]]:
+    def source_order(self, position: str) -> tuple[str, int]:
         """Return the part of the source that a frame is of, and its place there, of its ``source_position``.
 
         Only for a `source_ordered` source.

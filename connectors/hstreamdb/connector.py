@@ -45,10 +45,10 @@ class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
 
         return resume_text(landed_batches(landed))
 
-    def source_order(self, position: str) -> tuple[str, tuple[int, ...]]:
-        """Return the shard of a frame's first record, and its batch and index."""
-        shard, *place = position.split("-")
-        return shard, tuple(map(int, place))
+    def source_order(self, position: str) -> tuple[str, int]:
+        """Return the shard and the batch of a frame: of one batch, some records may have come before others."""
+        shard, batch, _ = position.split("-")
+        return shard, int(batch)
 
     def problems(self, feed: HStreamFeed) -> Iterator[Problem]:
         """Yield problems beyond model validation: the address, and tables of another stream."""

@@ -13,7 +13,7 @@ Spark's: then the cut is bisected.
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -32,23 +32,24 @@ MOST_TRIES = 32
 """Number of consecutive cuts shortened to an error's ``since`` before bisection starts."""
 
 
-def joined_updates(cut: Cut, places: Iterable[tuple[int, str, tuple[int, ...]]]) -> Cut:
-    """Return a cut whose updates are joined where one that comes later is older in the source's order.
+def joined_updates(cut: Cut, places: Iterable[tuple[int, str, int]]) -> Cut:
+    """Return a cut whose updates are joined where one that comes later is not newer in the source's order.
 
     A partial change completes a newer one in one cut only. So the end of a shorter cut must not be between the two.
 
     Args:
-        places: Of the frames, by position: the position, a part of the source, and the frame's place there.
+        places: Of the frames, by position: the position, a part of the source, and the frame's place there. Frames of
+            one place may each have records that are newer than some of the other's.
     """
-    greatest: dict[str, tuple[list[tuple[int, ...]], list[int]]] = {}
+    greatest: dict[str, tuple[list[int], list[int]]] = {}
     steps = [0] * (len(cut.begins) + 1)  # how many such pairs begin before each update, less those that have ended
     for position, part, place in places:
         ascending, positions = greatest.setdefault(part, ([], []))
-        newer = bisect_right(ascending, place)
+        newer = bisect_left(ascending, place)
         if newer < len(ascending):
             steps[bisect_right(cut.begins, positions[newer])] += 1
             steps[bisect_right(cut.begins, position)] -= 1
-        elif not ascending or place > ascending[-1]:
+        else:
             ascending.append(place)
             positions.append(position)
     apart = [at for at, pairs in enumerate(accumulate(steps[:-1])) if not pairs]
