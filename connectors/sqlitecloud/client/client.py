@@ -15,7 +15,6 @@ every later call raises the reason. There is no reconnect: notifications missed 
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -42,6 +41,7 @@ from silverfold.connectors.sqlitecloud.protocol.messages import (
     Statement,
     Value,
 )
+from silverfold.connectors.sqlitecloud.protocol.sql_splitter import first_word, split
 
 Reply: TypeAlias = Value | tuple[Value, ...] | Rowset | JsonText
 """The reply to a statement: one value, the values of an array, a rowset, or a JSON text."""
@@ -116,9 +116,9 @@ class Client:
 
         Raises:
             InvalidValue: A parameter cannot be sent, such as a text with a NUL. Nothing was sent.
-            LocalProtocolError: The statement is a LISTEN, for which there are `listen` and `listen_table`.
+            LocalProtocolError: A statement is a LISTEN, for which there are `listen` and `listen_table`.
         """
-        if re.match(r"\s*LISTEN\s", sql, re.IGNORECASE):
+        if "LISTEN" in map(first_word, split(sql)):
             raise LocalProtocolError("LISTEN needs a second connection: call listen or listen_table")
         return await self._reply(Statement(sql, parameters))
 

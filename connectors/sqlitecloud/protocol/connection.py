@@ -148,8 +148,8 @@ class MainStream(Stream[MainEvent]):
         expected = (0 if last is None else last.number) + 1
         if not isinstance(message, RowsetChunk) or message.index != expected:
             raise RemoteProtocolError(f"a frame {raw.kind} comes instead of chunk {expected}", reason="chunk_order")
-        header = _ChunkHeader(message.index, message.version, message.width)
-        if last is not None and header[1:] != last[1:]:
+        header = _ChunkHeader(message.index, message.width)
+        if last is not None and header.width != last.width:
             raise RemoteProtocolError(f"chunk {expected} has other columns than the first", reason="chunk_order")
         self._last = header
         return ChunkReceived(message, raw.octets)
@@ -188,10 +188,9 @@ class PubSubStream(Stream[PubSubEvent]):
 
 
 class _ChunkHeader(NamedTuple):
-    """The last chunk's position and shape, which the next one must continue."""
+    """The last chunk's position and width, which the next one must continue. The first alone has names to version."""
 
     number: int
-    version: int
     width: int
 
 

@@ -13,9 +13,9 @@ from tests.support.sqlitecloud.scsp_peer import scripted
 CHUNKS_END = b"/6 0 0 0 "
 
 
-def chunk(index, *rows):
+def chunk(index, *rows, version=1):
     columns = (Column("id"), Column("name")) if index == 1 else None
-    return encode_chunk(RowsetChunk(index, 1, columns, 2, list(rows)))
+    return encode_chunk(RowsetChunk(index, version, columns, 2, list(rows)))
 
 
 def run(peer, use, *, tls=None, query="", timeout=10, **limits):

@@ -111,14 +111,22 @@ class Messages:
         return min((member.since_version for member in members), default=0)
 
     def _block_length(self, element: Element, content_length: int, carrier: Structure) -> int:
-        """Return the length of a block; report E17 if its content, or the number that carries it, does not fit."""
+        """Return the length of a block; report E17 if its content, or the number that carries it, does not fit.
+
+        A number that is constant has to be the length (W18).
+        """
         declared = self._report.number(element, "blockLength")
         if 0 < declared < content_length:
             detail = f"blockLength {declared} of {element.name} is below its content, {content_length}"
             self._report.error("E17", element, detail)
         length = max(declared, content_length)
         role = carrier.roles["blockLength"]
-        if role.constant is None and length > TRAITS[Primitive(role.primitive)].highest:
+        if role.constant not in {None, length}:
+            detail = (
+                f"blockLength {length} of {element.name} is always {role.constant} by {carrier.name}: none can be made"
+            )
+            self._report.warn("W18", element, detail)
+        elif role.constant is None and length > TRAITS[Primitive(role.primitive)].highest:
             detail = f"blockLength {length} of {element.name} does not fit {role.primitive}, which carries it"
             self._report.error("E17", element, detail)
         return length

@@ -232,7 +232,7 @@ def test_replies_of_every_kind_are_plain_values():
             "one": b":42 ",
             "array": encode_array([10, 0, 3, None, 2.5, b"x"]),
             "LIST CHANNELS": encode_rowset(rowset),
-            "chunks": chunk(1, (1, "a")) + chunk(2, (2, None)) + CHUNKS_END,
+            "chunks": chunk(1, (1, "a")) + chunk(2, (2, None), version=2) + CHUNKS_END,
             "echo": lambda statement: b"^4 PING",
         }
     )
