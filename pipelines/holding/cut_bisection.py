@@ -32,29 +32,39 @@ MOST_TRIES = 32
 """Number of consecutive cuts shortened to an error's ``since`` before bisection starts."""
 
 
-def joined_updates(cut: Cut, places: Iterable[tuple[int, str, int]]) -> Cut:
-    """Return a cut whose updates are joined where one that comes later is not newer in the source's order.
+def pairs_parted(
+    cut: Cut, places: Iterable[tuple[int, str, int]], earliest: Sequence[int] | None = None
+) -> Sequence[int]:
+    """Return, per update of a cut, how many pairs a shorter cut that ends with it would part.
 
-    A partial change completes a newer one in one cut only. So the end of a shorter cut must not be between the two.
+    A pair is an update and one that comes later, but is not newer in the source's order: a partial change completes a
+    newer one in one cut only.
 
     Args:
         places: Of the frames, by position: the position, a part of the source, and the frame's place there. Frames of
             one place may each have records that are newer than some of the other's.
+        earliest: Per update, the index of the first one that a cut may have together with it; by default the cut's.
     """
     greatest: dict[str, tuple[list[int], list[int]]] = {}
-    steps = [0] * (len(cut.begins) + 1)  # how many such pairs begin before each update, less those that have ended
+    steps = [0] * (len(cut.begins) + 1)
     for position, part, place in places:
-        ascending, positions = greatest.setdefault(part, ([], []))
-        newer = bisect_left(ascending, place)
+        ascending, updates = greatest.setdefault(part, ([], []))
+        newer, update = bisect_left(ascending, place), bisect_right(cut.begins, position) - 1
         if newer < len(ascending):
-            steps[bisect_right(cut.begins, positions[newer])] += 1
-            steps[bisect_right(cut.begins, position)] -= 1
+            steps[max(updates[newer], earliest[update] if earliest else 0)] += 1
+            steps[update] -= 1
         else:
             ascending.append(place)
-            positions.append(position)
-    apart = [at for at, pairs in enumerate(accumulate(steps[:-1])) if not pairs]
-    begins = tuple(cut.begins[at] for at in apart)
-    return replace(cut, begins=begins, ends=(*(cut.ends[at - 1] for at in apart[1:]), cut.ends[-1]))
+            updates.append(update)
+    return list(accumulate(steps[:-1]))
+
+
+def joined_updates(cut: Cut, places: Iterable[tuple[int, str, int]]) -> Cut:
+    """Return a cut whose updates are joined where a shorter cut would part a pair (`pairs_parted`)."""
+    *inner, _ = pairs_parted(cut, places)
+    apart = [at for at, pairs in enumerate(inner, 1) if not pairs]
+    begins = (cut.begins[0], *(cut.begins[at] for at in apart))
+    return replace(cut, begins=begins, ends=(*(cut.ends[at - 1] for at in apart), cut.ends[-1]))
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,7 +16,7 @@ from silverfold.conf.errors import UnusableExpectation
 from silverfold.conf.model import CutLimits
 from silverfold.connectors.base import Connector, Cut, Feed
 from silverfold.connectors.frames import ControlFrame, Kind
-from silverfold.pipelines.holding.cut_bisection import CutBisection, joined_updates
+from silverfold.pipelines.holding.cut_bisection import CutBisection, joined_updates, pairs_parted
 from silverfold.pipelines.landing.bronze import (
     landing_at,
     last_position,
@@ -105,45 +105,57 @@ class FeedPlan:
 
     def joined(self, cut: Cut) -> Cut:
         """Return the cut with those updates joined that must not be applied apart (`joined_updates`)."""
-        if not self.connector.source_ordered:
-            return cut
-        order = self.connector.source_order
-        return joined_updates(cut, ((at, *order(place)) for at, place in source_positions_in(self._bronze, cut)))
+        return joined_updates(cut, self._source_places(cut)) if self.connector.source_ordered else cut
 
     def _planned(self, table: str, *, before: int | None, past: int | None, at_least: int, beyond: int) -> Plan:
-        """Return what the planner plans. Neither limits nor a stop end a cut inside joined updates.
+        """Return what the planner plans, for a source in its own order with an end that parts no pair of updates.
 
         The cut is shorter then; or longer, if only the limits are in the way, up to twice of them; else there is none.
-        Updates that are further apart are cut as any others: a copy of an old record would join all behind it.
+        If each such end parts a pair, it is one of the second half that parts the fewest: pairs of updates further
+        apart do not count, since a copy of an old record is in a pair with all that came behind it.
         """
-        planned = partial(self._planner.plan, table, limits=self.limits, past=past, sizes=self._sizes)
-        plan = planned(before=before, at_least=at_least, beyond=beyond)
+        planned = partial(self._planner.plan, table, past=past, sizes=self._sizes)
+        plan = planned(self.limits, before=before, at_least=at_least, beyond=beyond)
         if plan.cut is None or not self.connector.source_ordered:
             return plan
-        whole = planned(before=self.before, at_least=sys.maxsize).cut
-        if whole is None or whole.last == plan.cut.last:
+        most, ahead = (
+            planned(_times(each, self.limits), before=self.before, at_least=each * at_least, beyond=beyond).cut
+            for each in (2, 4)
+        )
+        last, half = plan.cut.last, plan.cut.ends[len(plan.cut.ends) // 2]
+        if most is None or ahead is None or ahead.last == last:
             return plan
-        last, ends = plan.cut.last, self._joined_ends(table, whole)
         passed = beyond if last > beyond else -1  # a cut that ends before a stop need not pass it
-        fitting = [end for end in ends if passed < end <= last]
-        end = fitting[-1] if fitting else next((each for each in ends if each > passed), whole.last)
-        if end == last:
-            return plan
+        _, _, _, end, parted = min(
+            (parted, end > last, abs(end - last), end, parted)
+            for end, parted in zip(ahead.ends, self._parted(table, ahead), strict=True)
+            if passed < end <= most.last and (not parted or end >= half)
+        )
         if end < last:
-            return planned(before=end + 1, at_least=at_least, beyond=beyond)
-        most = planned(limits=_doubled(self.limits), before=self.before, beyond=beyond).cut
-        if most is None or end > most.last:
-            return plan
+            return planned(self.limits, before=end + 1, at_least=at_least, beyond=beyond)
         is_stopped = before is not None and end >= before
-        return planned(before=plan.cut.begins[0]) if is_stopped else planned(before=before, beyond=end - 1)
+        if end == last or (is_stopped and parted):
+            return plan
+        if is_stopped:
+            return planned(self.limits, before=plan.cut.begins[0])
+        return planned(self.limits, before=before, beyond=end - 1)
 
-    def _joined_ends(self, table: str, whole: Cut) -> Sequence[int]:
-        """Return the ends of the joined updates of all that a table has yet to take. Read once for each such cut."""
-        bounds = whole.begins[0], whole.last
-        known = self._ends.get(table)
+    def _parted(self, table: str, ahead: Cut) -> Sequence[int]:
+        """Return `pairs_parted` of what a table takes next, of updates near enough. Read once for each such cut."""
+        bounds = ahead.begins[0], ahead.last
+        known = self._known_parted.get(table)
         if known is None or known[0] != bounds:
-            known = self._ends[table] = bounds, self.joined(whole).ends
+            limits = _times(2, self.limits)
+            sizes = np.cumsum([0, *self._sizes.of(np.array(ahead.ends))])  # before each update, and behind the last
+            by_bytes = np.searchsorted(sizes, sizes[1:] - limits.max_bytes)
+            by_frames = np.arange(1, len(sizes)) - limits.max_frames
+            earliest = np.maximum(by_bytes, by_frames).tolist()
+            known = self._known_parted[table] = bounds, pairs_parted(ahead, self._source_places(ahead), earliest)
         return known[1]
+
+    def _source_places(self, cut: Cut) -> Iterator[tuple[int, str, int]]:
+        """Yield position, part of the source and place there of the frames of a cut's stream, in order."""
+        return ((at, *self.connector.source_order(place)) for at, place in source_positions_in(self._bronze, cut))
 
     def advance_to(self, table: str, position: int) -> None:
         """Record that a table has reached a position, maybe by another process."""
@@ -174,7 +186,7 @@ class FeedPlan:
         self._planner = Planner(self.feed.name, rules, floor=floor, last=last, lost=self.lost)
         self.control = ()
         self._newest: tuple[int, int] | None = None
-        self._ends: dict[str, tuple[tuple[int, int], Sequence[int]]] = {}
+        self._known_parted: dict[str, tuple[tuple[int, int], Sequence[int]]] = {}
         self._has_unread = True  # the planner does not see control frames before its start
 
     def _restart(self) -> None:
@@ -233,5 +245,5 @@ class FeedPlan:
         return StreamRules.read(self.places, self.connector, self.feed, table, now, is_misfit=is_misfit)
 
 
-def _doubled(limits: CutLimits) -> CutLimits:
-    return limits.model_copy(update={"max_frames": 2 * limits.max_frames, "max_bytes": 2 * limits.max_bytes})
+def _times(number: int, limits: CutLimits) -> CutLimits:
+    return limits.model_copy(update={"max_frames": number * limits.max_frames, "max_bytes": number * limits.max_bytes})
