@@ -36,7 +36,7 @@ from silverfold.connectors.deephaven.protocol.messages import (
     UpdateVoided,
 )
 from silverfold.connectors.deephaven.protocol.roles import Header, Roles, Subscribed
-from silverfold.connectors.deephaven.protocol.subscriptions import Subscription, SubscriptionState
+from silverfold.connectors.deephaven.protocol.subscriptions import ENDED, Subscription, SubscriptionState
 
 LARGEST_BUFFER = 1 << 26
 """Largest message buffer size accepted from a server, in bytes: 64 MiB, a thousand times the usual size."""
@@ -118,6 +118,14 @@ class Session:
         sent = self._encode_frame(request)
         self._subscriptions[subscription_id] = Subscription(subscription_id, mode)
         return sent
+
+    def forget(self, subscription_id: int) -> bool:
+        """Forget a subscription that has ended; return whether there was one. A later message of it is a violation."""
+        if self.state(subscription_id) not in ENDED:
+            return False
+        del self._subscriptions[subscription_id]
+        self._heads.clear()
+        return True
 
     def unsubscribe(self, subscription_id: int) -> bytes:
         """Return the bytes that end a subscription. Updates may still arrive until the server has answered.

@@ -31,7 +31,7 @@ class SubscriptionState(StrEnum):
     FAILED = "failed"
 
 
-_ENDED = frozenset({SubscriptionState.CLOSED, SubscriptionState.FAILED})
+ENDED = frozenset({SubscriptionState.CLOSED, SubscriptionState.FAILED})
 """States after which no update can come."""
 
 
@@ -55,7 +55,7 @@ class Subscription:
 
     def receive_response(self) -> None:
         """Handle a TableSubscribeResponse."""
-        if self._answered or self.state in _ENDED:
+        if self._answered or self.state in ENDED:
             raise self._violation("a second TableSubscribeResponse")
         self._answered = True
         if self.state is SubscriptionState.REQUESTED:
@@ -63,7 +63,7 @@ class Subscription:
 
     def receive_begin(self) -> None:
         """Handle a BeginTableUpdate."""
-        if not self._answered or self.state in _ENDED:
+        if not self._answered or self.state in ENDED:
             raise self._violation("BeginTableUpdate")
         if self.open:
             raise self._violation("BeginTableUpdate inside an open update")
@@ -81,7 +81,7 @@ class Subscription:
 
     def send_unsubscribe(self) -> None:
         """Record that a TableUnsubscribe was sent."""
-        if self.state not in _ENDED:
+        if self.state not in ENDED:
             self.state = SubscriptionState.CLOSING
 
     def receive_unsubscribed(self) -> None:

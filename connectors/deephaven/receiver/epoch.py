@@ -48,8 +48,9 @@ _KINDS = (Kind.DATA, Kind.SNAPSHOT)
 _REFUSED_STATES = {SubscriptionState.FAILED, SubscriptionState.REQUESTED}
 
 
-_MOST_IDS: Final = 10_000
-"""Subscriptions of one connection: with ``snapshot_only`` each snapshot is one, and some 300 bytes of each stay."""
+_REMEMBERED: Final = 1_000
+"""Subscriptions remembered behind the newest: with ``snapshot_only`` each snapshot is one, and leaves 300 bytes."""
+_MOST_COUNTS: Final = 10_000
 _WARNINGS: Final = {
     "range-overlap": "ranges of rows overlap or descend: of a row that is in several, the last value counts",
     "trailing-bytes": "bytes follow the message, though its version is not newer than ours: they are ignored",
@@ -72,7 +73,10 @@ class ColumnChecks:
     def is_due(self, body: bytes, head_size: int) -> bool:
         """Count a row message; return whether it is the 1st, 10th, 100th … with its header and subscription id."""
         head = body[:head_size]
-        number = self._counts[head] = self._counts.get(head, 0) + 1  # 0.3 µs, of 1.0 for a message of 57 bytes
+        number = self._counts.get(head, 0) + 1
+        if number == 1 and len(self._counts) > _MOST_COUNTS:
+            self._counts.clear()
+        self._counts[head] = number  # 0.3 µs in all, of 1.0 for a message of 57 bytes
         return number in _CHECKED
 
     def check(self, roles: Roles, body: bytes, stream: str) -> list[Frame]:
@@ -184,8 +188,8 @@ class Epoch:
 
     def _subscribe(self, stream: str, marks: list[Frame]) -> bytes:
         table, subscription_id = self._tables[stream], next(self._ids)
-        if subscription_id > _MOST_IDS:
-            raise SourceUnavailable(f"the connection has had {_MOST_IDS} subscriptions, each of which takes memory")
+        if self._session.forget(old := subscription_id - _REMEMBERED):
+            del self._streams[old]
         request = self._session.subscribe(subscription_id, table.mode, table.source, table.columns, table.filter)
         self._streams[subscription_id] = stream
         name = "updates asked" if table.mode is SubscribeMode.UPDATES_ONLY else "snapshot asked"
@@ -253,7 +257,8 @@ class Epoch:
         stream = self._streams[event.subscription_id]
         table = self._tables[stream]
         if isinstance(event, UpdateEnded):
-            self._backoffs[stream].reset()
+            if not event.snapshot or table.mode is SubscribeMode.SNAPSHOT_ONLY:  # others may end behind each snapshot
+                self._backoffs[stream].reset()
             if table.mode is SubscribeMode.SNAPSHOT_ONLY:
                 self._due[stream] = self._clock() + table.every
         frame = Frame(event.body, _KINDS[event.snapshot], _BOUNDARIES[type(event)], stream)

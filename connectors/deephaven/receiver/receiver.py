@@ -56,11 +56,8 @@ class DeephavenReceiver:
         read = partial(self._read, connection, epoch, sink, self._clock() + timeout)
         try:
             await land_connection(connection, epoch, sink, read=read)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, SourceUnavailable):
             sink.take(epoch.stop())
-            raise
-        except SourceUnavailable:
-            await sink.land(epoch.receive_eof())
             raise
         finally:
             broken_by = epoch.error.stream if epoch.error else None
@@ -85,7 +82,11 @@ class DeephavenReceiver:
     async def _read(self, connection: Connection, epoch: Epoch, sink: FrameSink, greeted_by: float) -> bytes:
         """Read the next bytes, and send requests when they are due. Silence is normal only after the first frame."""
         while epoch.greeted:
-            requests, marks = epoch.requests()
+            try:
+                requests, marks = epoch.requests()
+            except SourceUnavailable:
+                sink.take(epoch.receive(connection.arrived()))
+                raise
             if marks:
                 await sink.land(marks)
                 connection.write(requests)

@@ -2,7 +2,9 @@
 
 import json
 from base64 import b64decode
+from collections.abc import Iterator
 from importlib.resources import files
+from itertools import count, islice
 
 import pytest
 
@@ -167,14 +169,16 @@ def test_what_the_server_ends_unasked_is_asked_for_again_once():
     assert (marks(late), outline(late)[-1]) == ([], ("quotes", "snapshot", "end"))
 
 
-def test_a_table_that_keeps_being_refused_is_asked_for_less_and_less_often():
+@pytest.mark.parametrize("first", ["nothing", "snapshot"])
+def test_a_table_that_keeps_being_refused_is_asked_for_less_and_less_often(first):
     clock = Clock()
     epoch = begun({"quotes": TABLES["quotes"]}, clock=clock)
     epoch.receive(sent(GREETING))
     waits = []
     for number in range(1, 7):
         epoch.requests()
-        epoch.receive(sent(refusal(number, "UNEXPECTED_ERROR")))
+        before = [response(number), *update(number)] if first == "snapshot" else []
+        epoch.receive(sent(*before, refusal(number, "UNEXPECTED_ERROR")))
         waits.append(epoch.wait())
         clock.now += waits[-1]
     assert waits == [2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
@@ -208,32 +212,42 @@ def test_an_error_about_a_request_leaves_the_running_subscription_alone():
     assert epoch.wait() is None
 
 
-@pytest.mark.parametrize(
-    ("primitive", "most", "why"), [("int32", 10_000, "10000 subscriptions"), ("uint8", 255, "used up")]
-)
-def test_a_connection_whose_subscription_ids_are_used_up_ends(primitive, most, why):
+def snapshots_of(primitive: str, clock: Clock) -> tuple[Epoch, Iterator[int]]:
+    """Return an epoch of a schema with such ids, and its snapshots' ids as each ends."""
     xml = (files("silverfold.connectors.deephaven") / "schema.xml").read_text()
-    roles = bind(
-        load_schema(
-            xml.replace('"subscriptionId" id="1" type="int32"', f'"subscriptionId" id="1" type="{primitive}"').encode()
-        )
-    )
-    clock, table = Clock(), DeephavenTable(source="Quotes", mode="snapshot_only", every=5)
-    epoch = Epoch(
-        Session(roles),
-        {"quotes": table},
-        suspensions={"quotes": 0.0},
-        backoffs={"quotes": Backoff(2.0, 30.0, Highest())},
-        clock=clock,
-    )
+    narrowed = xml.replace('"subscriptionId" id="1" type="int32"', f'"subscriptionId" id="1" type="{primitive}"')
+    roles = bind(load_schema(narrowed.encode()))
+    table = DeephavenTable(source="Quotes", mode="snapshot_only", every=5)
+    backoffs = {"quotes": Backoff(2.0, 30.0, Highest())}
+    epoch = Epoch(Session(roles), {"quotes": table}, suspensions={"quotes": 0.0}, backoffs=backoffs, clock=clock)
     epoch.receive(sent(encode_connection_response(roles, 65_536)))
-    for number in range(1, most + 1):
-        assert epoch.requests()[0] != b""
-        answer = encode_subscribe_response(roles, number, [(0, "n", TYPES["Long"])])
-        epoch.receive(sent(answer, encode_begin(roles, number), encode_end(roles, number)))
-        clock.now += 5
-    with pytest.raises(SourceUnavailable, match=why):
-        epoch.requests()
+
+    def snapshots() -> Iterator[int]:
+        for number in count(1):
+            assert epoch.requests()[0] != b""
+            answer = encode_subscribe_response(roles, number, [(0, "n", TYPES["Long"])])
+            epoch.receive(sent(answer, encode_begin(roles, number), encode_end(roles, number)))
+            assert epoch.error is None
+            clock.now += 5
+            yield number
+
+    return epoch, snapshots()
+
+
+def test_a_connection_whose_subscription_ids_are_used_up_ends():
+    _, snapshots = snapshots_of("uint8", Clock())
+    assert next(islice(snapshots, 254, None)) == 255
+    with pytest.raises(SourceUnavailable, match="used up"):
+        next(snapshots)
+
+
+def test_snapshots_without_end_are_forgotten_but_for_the_newest():
+    epoch, snapshots = snapshots_of("int32", Clock())
+    assert next(islice(snapshots, 2_999, None)) == 3_000
+    session = epoch._session
+    assert [session.state(each) for each in (1, 1_999, 2_001, 3_000)] == [None, None, "closed", "closed"]
+    assert len(epoch._streams) <= 1_001
+    assert epoch.subscribed_streams == {"quotes"}
 
 
 def test_a_snapshot_only_table_is_asked_for_again_after_its_time():

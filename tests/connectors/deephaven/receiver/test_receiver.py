@@ -104,13 +104,14 @@ def test_a_peer_that_trickles_its_greeting_is_given_up_in_time():
 def test_silence_after_the_greeting_is_a_lost_server_where_the_settings_say_so():
     async def serve(reader, writer):
         await greet(reader, writer)
-        writer.write(sent(response(1), response(2), *update(1)))
+        writer.write(sent(response(1), response(2), *update(1), begin(2))[:-1])
         await reader.read()
 
     sink, (first, second) = run_against(serve, epochs=2, silent_after=0.1)
     assert "sent nothing for 0.1 s" in str(first)
     assert "sent nothing for 0.1 s" in str(second)
     assert sink.outline.count(("quotes", "snapshot", "end")) == 2
+    assert sink.marks("bad frame") == []
 
 
 def test_silence_after_the_greeting_is_a_quiet_table():
