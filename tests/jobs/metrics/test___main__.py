@@ -168,13 +168,14 @@ def test_the_port_of_a_feed_is_not_that_of_its_metrics(conf: Path, capsys: pytes
 
 
 @pytest.mark.parametrize("arguments", [["metrics", "--all", "--port"], ["receive", "--all", "--metrics-port"]])
-def test_a_port_in_use_is_one_line(conf: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]):
+def test_a_port_in_use_is_one_line_that_names_its_option(
+    conf: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert exits(conf, *arguments, str(port)) == 3
-    assert (
-        capsys.readouterr().err == f"silverfold: cannot listen on 127.0.0.1:{port}: [Errno 98] Address already in use\n"
-    )
+    reason = f"cannot listen on 127.0.0.1:{port}: [Errno 98] Address already in use"
+    assert capsys.readouterr().err == f"silverfold: {arguments[-1]}: {reason}\n"
     assert not (conf / "lake").exists()
 
 
