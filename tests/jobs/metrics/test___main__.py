@@ -179,6 +179,16 @@ def test_a_port_in_use_is_one_line_that_names_its_option(
     assert not (conf / "lake").exists()
 
 
+@pytest.mark.parametrize("option", ["--port", "--metrics-port"])
+def test_no_host_is_one_line_that_names_the_option_of_the_port(
+    conf: Path, capsys: pytest.CaptureFixture[str], option: str
+):
+    command, host = ("metrics", "--host") if option == "--port" else ("receive", "--metrics-host")
+    assert exits(conf, command, "--all", option, "0", host, "") == 3
+    reason = "cannot listen on port 0 of no host: 127.0.0.1, or 0.0.0.0 for all"
+    assert capsys.readouterr().err == f"silverfold: {option}: {reason}\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "found"),
     [
