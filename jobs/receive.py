@@ -80,7 +80,7 @@ def _counters_served(totals: Mapping[str, LandingTotals], host: str, port: int |
     from silverfold.jobs.metrics.collectors import ReceiverCollector  # noqa: PLC0415 - needs an extra
     from silverfold.jobs.metrics.exposition import served  # noqa: PLC0415 - as above
 
-    with served(ReceiverCollector(totals), host, port) as address:
+    with served(ReceiverCollector(totals), host, port, option="--metrics-port") as address:
         structlog.get_logger("receive").info("serving metrics", address=address)
         yield
 

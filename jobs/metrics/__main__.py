@@ -54,7 +54,7 @@ def metrics(
     if textfile is not None:
         write(collector, textfile)
     elif port is not None:
-        with stopped_by_signals() as stop, served(collector, host, port) as address:
+        with stopped_by_signals() as stop, served(collector, host, port, option="--port") as address:
             typer.echo(f"serving {address}")
             sys.stdout.flush()
             stop.wait()

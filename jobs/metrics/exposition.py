@@ -78,23 +78,24 @@ class _Server6(_Server):
 
 
 @contextmanager
-def served(collector: Collector, host: str, port: int) -> Iterator[str]:
+def served(collector: Collector, host: str, port: int, *, option: str) -> Iterator[str]:
     """Serve metrics at every path, each request in a thread that the process does not wait for; yield the address.
 
     Args:
         port: 0 for any free one.
+        option: The command's option that gave the port, for the message of an error.
 
     Raises:
         SourceUnavailable: Cannot listen there.
     """
     if not host:  # the library takes an empty host for all addresses
-        raise SourceUnavailable(f"cannot listen on port {port} of no host: 127.0.0.1, or 0.0.0.0 for all")
+        raise SourceUnavailable(f"{option}: cannot listen on port {port} of no host: 127.0.0.1, or 0.0.0.0 for all")
     try:
         is_6 = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0] is socket.AF_INET6
         application = make_wsgi_app(_registry(collector))
         server = make_server(host, port, application, _Server6 if is_6 else _Server, _Handler)
     except (OSError, UnicodeError) as error:
-        raise SourceUnavailable(f"cannot listen on {host}:{port}: {error}") from error
+        raise SourceUnavailable(f"{option}: cannot listen on {host}:{port}: {error}") from error
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     try:
         yield f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"

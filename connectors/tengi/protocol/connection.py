@@ -30,6 +30,7 @@ from silverfold.conf.errors import (
 )
 from silverfold.connectors.tengi.protocol.decoder import Decoder
 from silverfold.connectors.tengi.protocol.encoder import Encoder
+from silverfold.connectors.tengi.protocol.errors import cut_off
 from silverfold.connectors.tengi.protocol.events import (
     BadFrame,
     Closed,
@@ -102,12 +103,10 @@ class Connection(ABC):
         """Known once the connection is open."""
         self.trailing_bytes = 0
         """Bytes after packets that were ignored. Only a Java peer may send any."""
-        self._max_packet = max_packet
+        self._max_packet, self._eof, self._state = max_packet, False, State.IDLE
         self._units: deque[bytes] = deque()
         self._later: deque[Event] = deque()
-        self._eof = False
         self._error: WireError | ProtocolError | None = None
-        self._state = State.IDLE
         self._ends = PacketEnds()
         self._scanner = PacketScanner(types, limit=_HANDSHAKE, ends=self._ends)
 
@@ -179,9 +178,12 @@ class Connection(ABC):
 
     def _refused(self, error: WireError | ProtocolError, raw: bytes | None) -> BadFrame:
         is_stream = self.transport is Transport.TCP
+        octets = (raw or b"") + (self._scanner.left() if is_stream else b"")
+        if isinstance(error, TruncatedMessage) and len(octets) == JAVA_CUT and self.transport is not Transport.HTTP:
+            error = cut_off(JAVA_CUT)
         if is_stream or isinstance(error, ProtocolError) or self._state is not State.OPEN:
             self._error, self._state = error, State.CLOSED
-        return BadFrame(error, (raw or b"") + (self._scanner.left() if is_stream else b""))
+        return BadFrame(error, octets)
 
     def _check_end(self) -> None:
         if self._eof and self._scanner.held and self._state is not State.CLOSED:
@@ -230,7 +232,7 @@ class Connection(ABC):
     def _open(self, connection_id: Identifier) -> None:
         """Open the connection, after both handshakes."""
         self.connection_id, self._state = connection_id, State.OPEN
-        self._scanner.limit = self._max_packet
+        self._scanner.limit, self._scanner.head = self._max_packet, self._open_head()
         self._expect_cuts()
 
     def _checked(self, packet: bytes, limit: int) -> bytes:

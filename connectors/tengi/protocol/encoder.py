@@ -233,9 +233,12 @@ class Encoder:
                 else:
                     self.write_object(value)
         except (struct.error, TypeError, AttributeError) as error:
-            if not isinstance(error, struct.error) and all(type(key) is str for key in (packet.name, *packet.values)):
+            texts: tuple[object, ...] = (packet.name, *packet.values)
+            strange = [each for each in texts if not isinstance(each, str)]
+            if not strange and not isinstance(error, struct.error):
                 raise  # a user type's own
-            raise InvalidValue(f"packet {packet.name!r}: {error}", reason="out_of_range") from error
+            detail = f"its name and its keys are texts, unlike {strange[0]!r}" if strange else error
+            raise InvalidValue(f"packet {packet.name!r}: {detail}", reason="out_of_range") from error
         packet.marshall_fields(self)
 
     def _write_enum(self, value: EnumValue | EnumerableValue | Enum) -> None:

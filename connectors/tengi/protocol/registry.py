@@ -77,8 +77,9 @@ class TypeRegistry:
         marshallers: Tried in this order.
 
     Raises:
-        ValueError: A class is none of these, or lacks its id; an id is reserved, used twice, or no int16; the number of
-            a constant is no int32; a single text is given in place of the names of constants.
+        ValueError: A class or a marshaller is none of these, or lacks its id; an id is reserved, used twice, or no
+            int16; an `Enum` has two ids; the number of a constant is no int32; one constant, or a single text, is given
+            in place of all constants.
     """
 
     def __init__(
@@ -100,9 +101,12 @@ class TypeRegistry:
         self.enum_ids = _class_ids(enums or {})
         self.enumerable_ids = _class_ids(enumerables or {})
         marshallers = list(marshallers)
+        if strange := [each for each in marshallers if not isinstance(each, Marshaller)]:  # type: ignore[redundant-expr]  # as above
+            raise ValueError(f"{strange[0]!r} is no Marshaller")
         self.marshallers = {each.marshaller_id: each for each in marshallers}
         self._by_class: dict[type, Marshaller[Any]] = {}
         _check_ids([*(each.type_id for each in known), *self.enums, *self.enumerables])
+        _check_classes([*(enums or {}).items(), *(enumerables or {}).items()])
         _check_ids([*RESERVED, *(each.marshaller_id for each in marshallers)])
 
     def find_marshaller(self, value: object) -> Marshaller[Any] | None:
@@ -124,8 +128,8 @@ class TypeRegistry:
 def _named(type_id: int, given: Iterable[str] | type[Enum]) -> dict[str, EnumValue | Enum]:
     if isinstance(given, type):
         return dict(given.__members__)
-    if isinstance(given, str):
-        raise ValueError(f"the names of enum {type_id} are one text: {given!r}")
+    if isinstance(given, str | Enum):
+        raise ValueError(f"enum {type_id} is given as {given!r}: the names of its constants, or its class, are due")
     return {name: EnumValue(type_id, name) for name in given}
 
 
@@ -133,6 +137,8 @@ def _numbered(type_id: int, given: Mapping[str, int] | type[Enum]) -> dict[int, 
     numbered: dict[int, EnumerableValue | Enum]
     if isinstance(given, type):
         numbered = {each.value: each for each in given}
+    elif isinstance(given, Enum):
+        raise ValueError(f"enumerable {type_id} is given as {given!r}: names and numbers, or its class, are due")
     else:
         numbered = {flag: EnumerableValue(type_id, flag) for flag in given.values()}
     for flag in numbered:
@@ -143,6 +149,14 @@ def _numbered(type_id: int, given: Mapping[str, int] | type[Enum]) -> dict[int, 
 
 def _class_ids(given: Mapping[int, Iterable[str] | Mapping[str, int] | type[Enum]]) -> dict[type, int]:
     return {each: type_id for type_id, each in given.items() if isinstance(each, type)}
+
+
+def _check_classes(given: Iterable[tuple[int, object]]) -> None:
+    """Raise ValueError for a class with two ids: its constants would be written with one, and read with both."""
+    ids: dict[type, int] = {}
+    for type_id, each in given:
+        if isinstance(each, type) and ids.setdefault(each, type_id) != type_id:
+            raise ValueError(f"{each.__name__} has two ids, {ids[each]} and {type_id}")
 
 
 def _check_ids(ids: list[int]) -> None:

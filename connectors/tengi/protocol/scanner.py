@@ -12,8 +12,8 @@ from typing import Final
 
 from silverfold.conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, WireError
 from silverfold.connectors.tengi.protocol.decoder import Decoder
-from silverfold.connectors.tengi.protocol.errors import UnknownType
-from silverfold.connectors.tengi.protocol.limits import MAX_DEPTH, MAX_PACKET, SMALLEST_ENTRY
+from silverfold.connectors.tengi.protocol.errors import UnknownType, cut_off
+from silverfold.connectors.tengi.protocol.limits import JAVA_CUT, MAX_DEPTH, MAX_PACKET, SMALLEST_ENTRY
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN, TypeRegistry
 from silverfold.connectors.tengi.protocol.simple_messages import FIXED, NotSimple, PacketEnds, entry_end, message_end
 from silverfold.connectors.tengi.protocol.strings import chunk_count
@@ -44,6 +44,8 @@ class PacketScanner:
         self._types = types
         self.limit = limit
         """Between packets it may be changed."""
+        self.head = b""
+        """Beginning of all packets; empty while unknown. A packet is ``cut`` if another begins where Java cuts."""
         self._ends = ends or PacketEnds()
         self._is_cut = False
         self._octets = bytearray()
@@ -82,7 +84,7 @@ class PacketScanner:
 
         Raises:
             OversizedMessage: ``too_large``: it exceeds the limit, or announces that.
-            TruncatedMessage: ``cut``: it is longer than the size of `expect_cuts`.
+            TruncatedMessage: ``cut``: it is longer than the size of `expect_cuts`, or another begins in it (`head`).
             UnknownType: ``unknown_type``.
             InvalidValue: A length is wrong, objects are too deep, or a Message has no Identifier.
         """
@@ -99,19 +101,32 @@ class PacketScanner:
             self._measure()
             end = self._ends.find(self._octets, self._start, head)
             if end is not None and end <= self._ready:
-                packet = bytes(self._octets[self._start : end])
-                self._start = self._at = end
-                return packet
+                return self._taken(end)
             self._walk = walk()
         try:
-            for _ in self._walk:
-                return None
+            is_whole = next(self._walk, True)
         except WireError as error:
             self._error = error
+            self._check_cut()
             raise
-        packet = bytes(self._octets[self._start : self._at])
-        self._start, self._walk = self._at, None
+        if not is_whole:
+            self._check_cut()
+            return None
+        return self._taken(self._at)
+
+    def _taken(self, end: int) -> bytes:
+        if end - self._start > JAVA_CUT:
+            self._check_cut()
+        packet = bytes(self._octets[self._start : end])
+        self._start = self._at = end
+        self._walk = None
         return packet
+
+    def _check_cut(self) -> None:
+        """Raise TruncatedMessage if another packet begins where Java cuts. The walk may take its bytes for values."""
+        if self.head and self._octets.startswith(self.head, self._start + JAVA_CUT):
+            self._error = cut_off(JAVA_CUT)
+            raise self._error
 
     def _measure(self) -> None:
         self._ready = min(len(self._octets), self._start + self.limit)
@@ -128,8 +143,7 @@ class PacketScanner:
 
     def _beyond_limit(self) -> WireError:
         if self._is_cut:
-            detail = f"a packet goes on behind {self.limit} bytes, where the peer cuts"
-            return TruncatedMessage(detail, offset=self.limit, reason="cut")
+            return cut_off(self.limit)
         detail = f"a packet of more than {self.limit} bytes (`max_packet`)"
         return OversizedMessage(detail, offset=self._at - self._start, reason="too_large")
 

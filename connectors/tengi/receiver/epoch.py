@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from silverfold.conf.errors import SourceRefused, WireError
+from silverfold.conf.errors import ProtocolError, SourceRefused, WireError
 from silverfold.connectors.common.bad_input import bad_input
 from silverfold.connectors.frames import Frame, mark
 from silverfold.connectors.tengi.protocol.events import BadFrame, MessageReceived
@@ -105,17 +105,23 @@ class Epoch:
             SourceRefused: The source refuses all tables.
         """
         if isinstance(event, BadFrame):
-            return [bad_input("bad frame", event.raw, *_wire_error(event), level="warning")]
+            return [self._bad_frame(event.raw, event.error)]
         try:
             heading = self._headings.read(event.raw, event.body_at, event.types)
             if heading.name not in _ROWS:
                 return self._take_other(event, heading, now)
         except WireError as error:
-            return [bad_input("bad frame", event.raw, error, level="warning")]
+            return [self._bad_frame(event.raw, error)]
         table = self._tables.get(heading.table or "")
         if table is None:
             return self._mark_unknown(f"table {heading.table}")
         return table.take(heading, event, now)
+
+    def _bad_frame(self, octets: bytes, error: WireError | ProtocolError) -> Frame:
+        """Return the mark of a packet that cannot be read. It may be what any of the tables waits for."""
+        for table in self._tables.values():
+            table.bad_frame = str(error)
+        return bad_input("bad frame", octets, error if isinstance(error, WireError) else None, level="warning")
 
     def _take_other(self, event: MessageReceived, heading: Heading, now: float) -> list[Frame]:
         if heading.name not in ("ping", "pong", "error"):
@@ -174,7 +180,3 @@ class Refused(SourceRefused):
     def __init__(self, frames: list[Frame], *, code: str, text: str, stream: str | None) -> None:
         self.frames = frames
         super().__init__(code=code, text=text, stream=stream)
-
-
-def _wire_error(event: BadFrame) -> tuple[WireError] | tuple[()]:
-    return (event.error,) if isinstance(event.error, WireError) else ()

@@ -79,6 +79,10 @@ class TableFeed:
         self._schema_by = self._part_by = self._idle_by = self._retry_at = _NEVER
         self._vain = 0
         """Subscriptions in a row whose answer, or whose snapshot, did not come."""
+        self._has_asked = False
+        """Whether the last subscription asked for a snapshot: unless anything came since, the mark of that counts."""
+        self.bad_frame: str | None = None
+        """Error of the newest bad frame since the last subscription, of whichever table it was; set by the epoch."""
         self._newest: list[Newest] = []
         """Reported updates that have not landed, ascending; the last item is always the newest report."""
         self.requests: list[Subscribe] = []
@@ -108,8 +112,11 @@ class TableFeed:
         self._schema_by = now + doubled(self._options.subscribe_wait, self._vain)
         self._idle_by = now + self._options.resubscribe_idle
         self._part_by = self._retry_at = _NEVER
+        self.bad_frame = None
+        is_known = self._has_asked and self._vain > min(_NAMED)
+        self._has_asked = position is None
         asked = mark("snapshot asked", stream=self._stream)._replace(source_position=_NO_POSITION)
-        return [asked] if position is None else []
+        return [asked] if position is None and not is_known else []
 
     def due(self, now: float) -> list[Frame]:
         """Return the frames to land because of the time. Safe to call early. Raises as `take` if a gap stays."""
@@ -119,10 +126,13 @@ class TableFeed:
         self._vain += is_vain
         late = is_vain or min(self._idle_by, self._retry_at) <= now
         warnings = [self._asked_in_vain()] if is_vain and self._vain in _NAMED else []
-        return [*warnings, *(self.subscribe(now) if late else ()), *self._perform(self._order.elapsed(now), now)]
+        asked = self.subscribe(now) if late else []
+        return [*asked, *warnings, *self._perform(self._order.elapsed(now), now)]
 
     def _asked_in_vain(self) -> Frame:
-        return mark("asked in vain", stream=self._stream, level="warning", times=self._vain)
+        """Return a warning. Status shows it as long as no other mark of the stream lands behind it."""
+        why = {} if self.bad_frame is None else {"reason": self.bad_frame}
+        return mark("asked in vain", stream=self._stream, level="warning", times=self._vain, **why)
 
     def postpone(self, seconds: float) -> None:
         """Wait so many seconds longer for all packets."""

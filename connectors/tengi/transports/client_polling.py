@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Final
 
@@ -27,7 +28,7 @@ from silverfold.connectors.tengi.protocol.events import (
 from silverfold.connectors.tengi.transports.configuration import Configuration
 from silverfold.connectors.tengi.transports.exchanges import read_answer
 from silverfold.connectors.tengi.transports.link import Link, LinkEvent, cancel_and_wait, closed_early
-from silverfold.connectors.tengi.transports.requests import CONTENT_TYPE, MAX_HEAD, encode_post
+from silverfold.connectors.tengi.transports.requests import CONTENT_TYPE, MAX_HEAD, Head, encode_post
 
 _CLOSED: Final = Closed("end of the connection")
 _SHORTEST_POLL: Final = 0.1
@@ -182,7 +183,7 @@ class ClientPollingLink(Link):
             self._post_socket = None
             await socket.finish(self._settings.close_timeout)
             return
-        head, _ = await read_answer(socket, MAX_HEAD) or (None, b"")
+        head, _ = await self._read_answer(socket, MAX_HEAD) or (None, b"")
         if head is None:
             raise SourceUnavailable(
                 'the connection ended under a post, which may be lost; Java answers none: for it, peer is "java"'
@@ -207,7 +208,7 @@ class ClientPollingLink(Link):
                     limit.reschedule(self.last_received + self._settings.request_timeout)
 
                 await socket.send(encode_post(packet, host=str(self._address), closes=True))
-                answer = await read_answer(socket, self._settings.max_answer, received)
+                answer = await self._read_answer(socket, self._settings.max_answer, received)
         except TimeoutError:
             raise SourceUnavailable("no answer to a request in time") from None
         finally:
@@ -223,4 +224,17 @@ class ClientPollingLink(Link):
                 else ""
             )
             raise RemoteProtocolError(f"{self.peer_address} answers with {detail}{ended}", reason="bad_status")
+        if not body:
+            found = "no content-length" if head.content_length is None else "a content-length of 0"
+            detail = f"{self.peer_address} answers with status 200 and {found}, where a packet and its length are due"
+            raise RemoteProtocolError(f"{detail}: a proxy may answer in its place", reason="no_packet")
         return body
+
+    async def _read_answer(
+        self, socket: Connection, max_body: int, received: Callable[[], None] = lambda: None
+    ) -> tuple[Head, bytes] | None:
+        """Read an answer as `exchanges.read_answer`; its errors of HTTP name the server."""
+        try:
+            return await read_answer(socket, max_body, received)
+        except RemoteProtocolError as error:
+            raise RemoteProtocolError(f"{self.peer_address}: {error.detail}", reason=error.reason) from error

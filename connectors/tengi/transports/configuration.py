@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias, TypeVar
 
 import structlog
 
@@ -24,6 +24,7 @@ from silverfold.connectors.tengi.transports.names import ClientTransports, parse
 
 PORT: Final = 8080
 _FILE: Final = "configuration"
+_T = TypeVar("_T")
 
 HandshakeHandler: TypeAlias = Callable[[Identifier, Handshake], Handshake | None]
 """Answers a client's handshake, given the new connection's id; None refuses it."""
@@ -196,13 +197,13 @@ class ConfigurationBuilder:
         return self
 
     def add_enum(self, type_id: int, constants: Iterable[str] | type[Enum]) -> Self:
-        """Add an enum by the names of its constants."""
-        self._enums[type_id] = constants
+        """Add an enum by the names of its constants. Raises ValueError if another one has its id."""
+        _add_once(self._enums, type_id, constants)
         return self
 
     def add_enumerable(self, type_id: int, constants: Mapping[str, int] | type[Enum]) -> Self:
-        """Add an Enumerable by names and numbers."""
-        self._enumerables[type_id] = constants
+        """Add an Enumerable by names and numbers. Raises ValueError if another one has its id."""
+        _add_once(self._enumerables, type_id, constants)
         return self
 
     def add_marshaller(self, *marshallers: Marshaller[Any]) -> Self:
@@ -228,7 +229,7 @@ class ConfigurationBuilder:
 
         Raises:
             ConfigError: It has no transport, types were both set and added, or ``handshake_handler`` cannot be called.
-            ValueError: Two types have the same id.
+            ValueError: A type cannot be registered: see `protocol.registry.TypeRegistry`.
         """
         if not self._settings.transports:
             raise ConfigError(file=_FILE, key="transport", found=None, allowed="one transport at least")
@@ -244,3 +245,9 @@ class ConfigurationBuilder:
             *self._classes, enums=self._enums, enumerables=self._enumerables, marshallers=self._marshallers
         )
         return replace(self._settings, types=types)
+
+
+def _add_once(added: dict[int, _T], type_id: int, constants: _T) -> None:
+    if type_id in added:
+        raise ValueError(f"the id {type_id} names two types: {added[type_id]!r} and {constants!r}")
+    added[type_id] = constants

@@ -340,11 +340,12 @@ class Connection:
             await self._guarded(_notify, listener, event, self, *arguments)
 
     async def _guarded(self, function: Callable[..., Awaitable[None] | None], *arguments: object) -> None:
-        """Call a listener; its error is an event, and costs the others nothing."""
+        """Call a listener; its error is an event, and costs the others nothing. That the peer has left is no fault."""
         try:
             await self._call(function, *arguments)
         except Exception as error:
-            self._log.exception("listener_failed")
+            if not (isinstance(error, SourceUnavailable) and (self.has_ended or self._link.has_ended)):
+                self._log.exception("listener_failed")
             await self._report(error)
 
     async def _report(self, error: Exception) -> None:

@@ -89,6 +89,11 @@ class Link(ABC):
         self._check_open()
         return self._outbox.offer(self._outgoing(message))
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing can be sent any more."""
+        return self._outbox.is_closed or self._protocol.state is not State.OPEN  # a violation ends the protocol first
+
     def check_alive(self, silence: float) -> None:
         """Raise SourceUnavailable if for so many seconds the peer sent nothing, or took nothing of what is queued.
 
@@ -118,7 +123,7 @@ class Link(ABC):
         """Return the bytes to queue for a message. Raises as `send`."""
 
     def _check_open(self) -> None:
-        if self._outbox.is_closed or self._protocol.state is not State.OPEN:  # a violation ends the protocol first
+        if self.has_ended:
             raise SourceUnavailable("the connection has ended")
 
     def _received(self) -> None:

@@ -41,7 +41,7 @@ class Head(NamedTuple):
         """Announced length of the body; None without one. Raises RemoteProtocolError if it is invalid, or chunked."""
         text = self.headers.get("content-length")
         if "transfer-encoding" in self.headers:
-            raise _bad("a transfer encoding")
+            raise _bad("a transfer encoding, such as of a proxy: a content-length is needed instead")
         if text is None:
             return None
         if not (text.isascii() and text.isdigit()):

@@ -168,14 +168,25 @@ def test_the_port_of_a_feed_is_not_that_of_its_metrics(conf: Path, capsys: pytes
 
 
 @pytest.mark.parametrize("arguments", [["metrics", "--all", "--port"], ["receive", "--all", "--metrics-port"]])
-def test_a_port_in_use_is_one_line(conf: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]):
+def test_a_port_in_use_is_one_line_that_names_its_option(
+    conf: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert exits(conf, *arguments, str(port)) == 3
-    assert (
-        capsys.readouterr().err == f"silverfold: cannot listen on 127.0.0.1:{port}: [Errno 98] Address already in use\n"
-    )
+    reason = f"cannot listen on 127.0.0.1:{port}: [Errno 98] Address already in use"
+    assert capsys.readouterr().err == f"silverfold: {arguments[-1]}: {reason}\n"
     assert not (conf / "lake").exists()
+
+
+@pytest.mark.parametrize("option", ["--port", "--metrics-port"])
+def test_no_host_is_one_line_that_names_the_option_of_the_port(
+    conf: Path, capsys: pytest.CaptureFixture[str], option: str
+):
+    command, host = ("metrics", "--host") if option == "--port" else ("receive", "--metrics-host")
+    assert exits(conf, command, "--all", option, "0", host, "") == 3
+    reason = "cannot listen on port 0 of no host: 127.0.0.1, or 0.0.0.0 for all"
+    assert capsys.readouterr().err == f"silverfold: {option}: {reason}\n"
 
 
 @pytest.mark.parametrize(

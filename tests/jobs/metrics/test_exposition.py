@@ -23,7 +23,7 @@ class Nothing(Collector):
 def test_silent_connections_are_closed_and_more_than_a_few_at_once_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exposition._Handler, "timeout", 0.2)
 
-    with exposition.served(Nothing(), "127.0.0.1", 0) as url, ExitStack() as opened:
+    with exposition.served(Nothing(), "127.0.0.1", 0, option="--port") as url, ExitStack() as opened:
         port = int(url.split(":")[2].split("/")[0])
         silent = [opened.enter_context(socket.create_connection(("127.0.0.1", port), 5)) for _ in range(20)]
         assert [peer.recv(1) for peer in silent] == [b""] * 20
@@ -34,7 +34,7 @@ def test_silent_connections_are_closed_and_more_than_a_few_at_once_as_well(monke
 def test_a_request_that_is_sent_byte_by_byte_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exposition, "_LONGEST", 0.2)
 
-    with exposition.served(Nothing(), "127.0.0.1", 0) as url:
+    with exposition.served(Nothing(), "127.0.0.1", 0, option="--port") as url:
         with socket.create_connection(("127.0.0.1", int(url.split(":")[2].split("/")[0])), 5) as slow:
             slow.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
             assert slow.recv(1) == b""

@@ -36,14 +36,18 @@ class PolledServer:
             writer.write(encode_answer(HTTPStatus.OK, HEAD + HANDSHAKE[1:]))
         elif b"\xff\x98\xff\x36" in body:
             self.times.append(asyncio.get_running_loop().time())
-            answer = encode_answer(HTTPStatus.OK, self.answer)
+            answer = self.framed()
             writer.write(answer[:-10])
             for byte in answer[-10:]:
                 await asyncio.sleep(self.pause)
                 writer.write(bytes([byte]))
         else:
-            await self.post(reader)
+            await self.post(reader, writer)
 
-    async def post(self, reader: asyncio.StreamReader) -> None:
+    def framed(self) -> bytes:
+        """Return the answer to a poll, with its head."""
+        return encode_answer(HTTPStatus.OK, self.answer)
+
+    async def post(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Called for a post; its connection is closed on return."""
         await reader.read()

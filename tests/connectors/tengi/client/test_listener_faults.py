@@ -13,8 +13,9 @@ from silverfold.conf.errors import InvalidValue, OversizedMessage, SourceUnavail
 from silverfold.connectors.tengi.client import Client, ConfigurationBuilder, Connection
 from silverfold.connectors.tengi.protocol import Identifier, Message, Packet
 from silverfold.connectors.tengi.server import Broadcaster
+from silverfold.connectors.tengi.transports.queues import MAX_UNDELIVERED
 from tests.connectors.tengi.client.test_connection import Recorder, echo
-from tests.support.tengi.pairs import Inbox, connected, port_of, run, serving
+from tests.support.tengi.pairs import TRANSPORTS, Inbox, connected, port_of, run, serving
 
 
 class OnlyTheEnd:
@@ -110,6 +111,78 @@ def test_whatever_a_listener_raises_the_next_message_and_the_end_are_delivered(
 
     run(work())
     assert [type(each) for each in recorder.errors] == [RuntimeError] * 2
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("asks", [False, True], ids=["writes", "asks"])
+def test_a_listener_that_writes_after_its_peer_has_left_is_no_failure(transport: str, asks: bool) -> None:
+    recorder, begun = Recorder(), asyncio.Event()
+
+    async def write_late(connection: Connection, _message: Message) -> None:
+        begun.set()
+        await connection.wait_closed()
+        await (connection.request("late") if asks else connection.write_object("late"))
+
+    def on_connect(connection: Connection) -> None:
+        connection.add_connection_listener(recorder)
+        connection.add_message_listener(write_late)
+
+    async def work() -> None:
+        async with serving(on_connect, expire_after=0.1) as server, connected(server, transport) as connection:
+            await connection.write_object("hello")
+            await begun.wait()
+            await (connection.disconnect() if asks else connection.abort())
+            async with asyncio.timeout(20):
+                await recorder.closed.wait()
+
+    with capture_logs() as logged:
+        run(work())
+    assert [type(each) for each in recorder.errors] == [SourceUnavailable]
+    assert [each["log_level"] for each in logged if each["event"] in ("listener_failed", "connection_error")] == [
+        "info"
+    ]
+
+
+def test_a_listener_that_writes_until_its_peer_leaves_is_no_failure_even_if_messages_have_yet_to_be_read() -> None:
+    recorder = Recorder()
+
+    async def write_for_ever(connection: Connection, _message: Message) -> None:
+        while True:
+            await connection.write_object(b"x" * 100_000)
+
+    def on_connect(connection: Connection) -> None:
+        connection.add_connection_listener(recorder)
+        connection.add_message_listener(write_for_ever)
+
+    async def work() -> None:
+        async with serving(on_connect, "tcp") as server, connected(server, "tcp") as connection:
+            for number in range(2 * MAX_UNDELIVERED):
+                await connection.write_object(number)
+            await Inbox(connection).get()
+            await connection.abort()
+            async with asyncio.timeout(20):
+                await recorder.closed.wait()
+
+    with capture_logs() as logged:
+        run(work())
+    assert SourceUnavailable in [type(each) for each in recorder.errors]
+    assert "listener_failed" not in [each["event"] for each in logged]
+
+
+def test_a_listener_whose_own_source_is_away_has_failed() -> None:
+    async def fail(_connection: Connection, _message: Message) -> None:
+        raise SourceUnavailable("another one")
+
+    async def work() -> None:
+        async with serving(echo) as server, connected(server, "tcp") as connection:
+            connection.add_message_listener(fail)
+            inbox = Inbox(connection)
+            await connection.write_object("hello")
+            assert await inbox.get() == "hello"
+
+    with capture_logs() as logged:
+        run(work())
+    assert "listener_failed" in [each["event"] for each in logged]
 
 
 def test_a_connection_added_while_its_end_is_told_is_no_member_of_a_broadcast() -> None:

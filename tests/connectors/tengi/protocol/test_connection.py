@@ -171,6 +171,55 @@ def test_a_bad_unit_costs_no_other() -> None:
     assert events[1].raw == packet(MESSAGES[4]) + b"x"
 
 
+@pytest.mark.parametrize("peer", Peer)
+@pytest.mark.parametrize("length", [200, 220, 300, 5_000, 40_000])
+@pytest.mark.parametrize("is_server", [False, True])
+def test_a_packet_that_breaks_off_where_java_cuts_is_cut_and_names_the_settings(
+    peer: Peer, length: int, is_server: bool
+) -> None:
+    cut = packet(Message(OTHER, Packet("p", {"a": "x" * length, "b": 1})))[:256]
+    streaming, framed = (
+        opened_server(transport, peer=peer) if is_server else opened(transport, peer=peer)
+        for transport in (Transport.TCP, Transport.WEBSOCKET)
+    )
+    streaming.receive(packet(MESSAGES[4]) + cut + packet(MESSAGES[4]))
+    framed.receive(cut)
+    whole, on_stream = drain(streaming)
+    assert whole.body == 7
+    for event in (on_stream, *drain(framed)):
+        assert isinstance(event.error, TruncatedMessage)
+        assert str(event.error).startswith("cut at byte 256: a packet breaks off behind 256 bytes, where Java cuts")
+        assert 'transport = "http" with peer = "java"' in str(event.error)
+
+
+def test_a_text_does_not_swallow_the_packet_behind_the_one_that_is_cut() -> None:
+    connection = opened()
+    swallowing = packet(Message(OTHER, "x" * (256 - 49 + 58)))
+    connection.receive(swallowing[:256] + packet(MESSAGES[4]) * 20)
+    (event,) = drain(connection)
+    assert event.error.reason == "cut"
+
+
+def test_the_last_packet_of_a_stream_is_cut_if_it_ends_where_java_cuts() -> None:
+    cut, shorter = (events_of(opened(), packet(MESSAGES[1])[:size], 1 << 20) for size in (256, 255))
+    assert [each.error.reason for each in (*cut, *shorter)] == ["cut", "truncated"]
+
+
+def test_packets_of_which_one_ends_where_java_cuts_are_whole() -> None:
+    whole = packet(Message(OTHER, b"x" * (256 - 19 - 20 - 6)))
+    assert len(whole) == 256
+    connection = opened()
+    connection.receive(whole * 3 + packet(MESSAGES[1]))
+    assert [type(event) for event in drain(connection)] == [MessageReceived] * 4
+
+
+def test_a_post_that_ends_too_early_is_not_cut_for_java_cuts_none() -> None:
+    connection = opened_server(Transport.HTTP)
+    connection.receive(packet(MESSAGES[1])[:256])
+    (event,) = drain(connection)
+    assert event.error.reason == "truncated"
+
+
 def test_bytes_behind_a_packet_of_java_are_counted() -> None:
     connection = opened(Transport.WEBSOCKET, peer=Peer.JAVA)
     connection.receive(packet(MESSAGES[4]) + b"xyz")

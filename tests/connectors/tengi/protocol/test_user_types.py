@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
-from enum import Enum
+from enum import Enum, Flag, IntEnum, StrEnum
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from silverfold.connectors.tengi.protocol import (
     accepts_class,
 )
 from silverfold.connectors.tengi.protocol.debugger import SerializationDebugger
+from silverfold.connectors.tengi.transports.configuration import ConfigurationBuilder
 
 
 def fail(*_: object) -> Any:
@@ -71,6 +73,63 @@ def test_an_error_that_would_end_the_reading_task_is_one_of_the_bytes_too(error:
 
 class Letters(Enum):
     A = "a"
+
+
+class Colour(IntEnum):
+    RED = 1
+
+
+class Rights(Flag):
+    READ = 1
+    WRITE = 2
+
+
+class Size(StrEnum):
+    SMALL = "s"
+
+
+@pytest.mark.parametrize(
+    "constant", [Letters.A, Colour.RED, Rights.READ, Size.SMALL], ids=["letter", "int", "flag", "text"]
+)
+def test_a_constant_in_place_of_its_class_is_named(constant: Any) -> None:
+    with pytest.raises(ValueError, match=rf"enum 1 is given as {re.escape(repr(constant))}: .* its class"):
+        TypeRegistry(enums={1: constant})
+    with pytest.raises(ValueError, match=rf"enumerable 1 is given as {re.escape(repr(constant))}: .* its class"):
+        TypeRegistry(enumerables={1: constant})
+
+
+@pytest.mark.parametrize("strange", [Day, 52, None], ids=["a class", "an id", "nothing"])
+def test_what_is_no_marshaller_is_named(strange: Any) -> None:
+    with pytest.raises(ValueError, match=f"{re.escape(repr(strange))} is no Marshaller"):
+        TypeRegistry(marshallers=[strange])
+
+
+@pytest.mark.parametrize(
+    ("enums", "enumerables"),
+    [({1: Colour, 2: Colour}, {}), ({}, {1: Colour, 2: Colour}), ({1: Colour}, {2: Colour})],
+    ids=["enums", "enumerables", "one of each"],
+)
+def test_an_enum_under_two_ids_is_refused(enums: Any, enumerables: Any) -> None:
+    with pytest.raises(ValueError, match="Colour has two ids, 1 and 2"):
+        TypeRegistry(enums=enums, enumerables=enumerables)
+
+
+def test_two_enums_under_one_id_are_refused() -> None:
+    builder = ConfigurationBuilder().add_enum(1, Letters).add_enumerable(2, Colour)
+    with pytest.raises(ValueError, match="the id 1 names two types: <enum 'Letters'> and <enum 'Size'>"):
+        builder.add_enum(1, Size)
+    with pytest.raises(ValueError, match=r"the id 2 names two types: <enum 'Colour'> and \{'A': 1\}"):
+        builder.add_enumerable(2, {"A": 1})
+
+
+@pytest.mark.parametrize(
+    ("packet", "strange"),
+    [(Packet("a", {1: 2}), "1"), (Packet("a", {"b": 1, b"c": 2}), "b'c'"), (Packet(None), "None")],  # type: ignore[dict-item,arg-type]  # the test
+    ids=["a number", "bytes", "no name"],
+)
+def test_a_name_or_a_key_that_is_no_text_is_named(packet: Packet, strange: str) -> None:
+    with pytest.raises(InvalidValue, match=f"packet .*: its name and its keys are texts, unlike {strange}$"):
+        Encoder().write_object(packet)
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,9 @@ def test_who_closes_before_the_handshake_is_unavailable_as_a_proxy_is_without_it
         ("tcp", b"HTTP/1.1 503 Service Unavailable\r\n\r\n"),
         ("tcp", b"SSH-2.0-OpenSSH_9.2\r\n"),
         ("tcp", bytes.fromhex("01ff9b") + bytes(16) + bytes.fromhex("ff99ff37") + b"\x7f" * 10),
-        ("http", b"HTTP/1.1 200 OK\r\ncontent-type: application/tengi\r\ncontent-length: 0\r\n\r\n"),
+        ("http", b"HTTP/1.1 200 OK\r\ncontent-type: application/tengi\r\ncontent-length: 1\r\n\r\n\1"),
     ],
-    ids=["half", "http", "ssh", "endless", "empty"],
+    ids=["half", "http", "ssh", "endless", "a byte"],
 )
 def test_an_answer_that_is_no_handshake_is_the_peers_fault_and_tried_again(transport: str, answer: bytes) -> None:
     async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

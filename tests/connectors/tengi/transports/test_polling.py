@@ -20,6 +20,11 @@ from tests.support.tengi.pairs import run
 from tests.support.tengi.polled_server import NOTHING, RESPONSE, PolledServer
 from tests.support.tengi.raw_peer import packet_of
 
+TYPE = b"content-type: application/tengi\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\n" + TYPE + b"transfer-encoding: chunked\r\n\r\n1\r\n\1\r\n0\r\n\r\n"
+EMPTY = b"HTTP/1.1 200 OK\r\n" + TYPE + b"content-length: 0\r\n\r\n"
+"""Answers as a proxy may re-frame them."""
+
 
 async def linked(address: Address) -> Link:
     return await open_link(address, Transport.HTTP, ConfigurationBuilder().add_transport("http").build())
@@ -66,7 +71,7 @@ def test_an_answer_may_take_longer_than_the_limit_as_long_as_bytes_of_it_come() 
 
 def test_a_post_that_is_closed_without_an_answer_may_be_lost_and_ends_the_connection() -> None:
     class Closing(PolledServer):
-        async def post(self, reader: asyncio.StreamReader) -> None:
+        async def post(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             pass
 
     async def work() -> None:
@@ -81,7 +86,7 @@ def test_a_post_that_is_closed_without_an_answer_may_be_lost_and_ends_the_connec
 
 
 def test_what_is_no_answer_to_a_poll_is_read_once_and_ends_the_connection() -> None:
-    server = PolledServer(b"")
+    server = PolledServer(b"\1")
 
     async def work() -> None:
         async with serving(server) as address:
@@ -96,15 +101,52 @@ def test_what_is_no_answer_to_a_poll_is_read_once_and_ends_the_connection() -> N
 
 
 @pytest.mark.parametrize(
+    ("poll", "post", "error"),
+    [
+        (CHUNKED, b"", "bad_http: {}: a transfer encoding"),
+        (EMPTY, b"", "no_packet: {} answers with status 200"),
+        (b"", b"HTTP/1.1 204 No Content\r\ntransfer-encoding: chunked\r\n\r\n", "bad_http: {}: a transfer encoding"),
+    ],
+    ids=["chunked", "empty", "a post"],
+)
+def test_what_a_proxy_made_of_an_answer_is_told_with_the_address_and_is_no_bad_frame(
+    poll: bytes, post: bytes, error: str
+) -> None:
+    class Reframed(PolledServer):
+        def framed(self) -> bytes:
+            return poll or super().framed()
+
+        async def post(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(post)
+            await super().post(reader, writer)
+
+    async def work() -> None:
+        async with serving(Reframed()) as address:
+            link = await linked(address)
+            await link.send(Message.create("posted"))
+            with pytest.raises(RemoteProtocolError, match=error.format(address)):
+                await link.next_event()
+            await link.abort()
+
+    run(work())
+
+
+@pytest.mark.parametrize(
     ("transport", "answer", "error"),
     [
         ("websocket", b"HTTP/1.1 503 x\r\n\r\n", "no_upgrade: {}: status 503"),
         ("websocket", b"HTTP/1.1 101 x\r\nupgrade: websocket\r\n\r\n", "no_upgrade: {}: the upgrade answers another"),
         ("http", b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000000000\r\n\r\n", "bad_http: {}: .*more than 15 digits"),
         ("http", b"HTTP/1.1 200 OK\r\ncontent-length: many\r\n\r\n", "bad_http: {}: a length that is no number"),
+        ("http", CHUNKED, "bad_http: {}: a transfer encoding, .*: a content-length is needed"),
+        ("http", EMPTY, "no_packet: {} answers with status 200 and a content-length of 0, .*proxy"),
+        ("http", b"HTTP/1.0 200 OK\r\n" + TYPE + b"\r\n", "no_packet: {} answers with status 200 and no content-len"),
         ("tcp", packet_of(bytes(16), "x"), "no_handshake: {}: a message"),
     ],
-    ids=["503", "another key", "a length too long", "a length that is none", "a packet"],
+    ids=[
+        *("503", "another key", "a length too long", "a length that is none"),
+        *("chunked", "empty", "without a length", "a packet"),
+    ],
 )
 def test_what_is_wrong_with_an_answer_to_a_handshake_is_told_with_the_address(
     transport: str, answer: bytes, error: str
