@@ -305,10 +305,16 @@ class Connector(ABC, Generic[OptionsT, TableT]):
         """Return what a receiver resumes by, of the ``source_position``s of a stream in the order of landing."""
         return landed[-1]
 
-    def source_order(self, position: str) -> tuple[str, int]:
-        """Return the part of the source that a frame is of, and its place there, of its ``source_position``.
+    def source_places(
+        self, control: Sequence[ControlFrame], landed: Iterable[tuple[int, str]]
+    ) -> Iterator[tuple[int, str, tuple[int, ...]]]:
+        """Yield of each frame its position, the part of the source that it is of, and its place there.
 
-        Only for a `source_ordered` source.
+        Only for a `source_ordered` source. Frames that are known to have come again are left out.
+
+        Args:
+            control: The feed's control frames, in order.
+            landed: Position and ``source_position`` of frames of one stream, in order.
         """
         raise NotImplementedError(f"{self.name} orders by landing")
 

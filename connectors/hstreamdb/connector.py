@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from ipaddress import ip_address
 
 from silverfold.connectors.base import Connector, Decoder, Problem
 from silverfold.connectors.common.transport import Address
-from silverfold.connectors.frames import Receiver
+from silverfold.connectors.frames import ControlFrame, Receiver
 from silverfold.connectors.hstreamdb.client.address import connection_problems
 from silverfold.connectors.hstreamdb.client.settings import parse_url
 from silverfold.connectors.hstreamdb.options import HStreamFeed, HStreamOptions, HStreamTable
@@ -45,10 +45,21 @@ class HStreamConnector(Connector[HStreamOptions, HStreamTable]):
 
         return resume_text(landed_batches(landed))
 
-    def source_order(self, position: str) -> tuple[str, int]:
-        """Return the shard and the batch of a frame: of one batch, some records may have come before others."""
-        shard, batch, _ = position.split("-")
-        return shard, int(batch)
+    def source_places(
+        self, control: Sequence[ControlFrame], landed: Iterable[tuple[int, str]]
+    ) -> Iterator[tuple[int, str, tuple[int, ...]]]:
+        """Yield of each frame its position, its shard, and batch and index of its first record.
+
+        Left out are frames up to a committed floor, and those whose first record came before.
+        """
+        from silverfold.connectors.hstreamdb.decoder.floors import read_floors
+
+        floors, seen = read_floors(control), set[str]()
+        for position, name in landed:
+            shard, batch, index = name.split("-")
+            if name not in seen and int(batch) > floors.before(int(shard), position):
+                seen.add(name)
+                yield position, shard, (int(batch), int(index))
 
     def problems(self, feed: HStreamFeed) -> Iterator[Problem]:
         """Yield problems beyond model validation: the address, and tables of another stream."""

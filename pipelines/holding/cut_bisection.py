@@ -13,7 +13,7 @@ Spark's: then the cut is bisected.
 from __future__ import annotations
 
 import sys
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -33,23 +33,22 @@ MOST_TRIES = 32
 
 
 def pairs_parted(
-    cut: Cut, places: Iterable[tuple[int, str, int]], earliest: Sequence[int] | None = None
+    cut: Cut, places: Iterable[tuple[int, str, tuple[int, ...]]], earliest: Sequence[int] | None = None
 ) -> Sequence[int]:
     """Return, per update of a cut, how many pairs a shorter cut that ends with it would part.
 
-    A pair is an update and one that comes later, but is not newer in the source's order: a partial change completes a
-    newer one in one cut only.
+    A pair is an update and one that comes later, but is older in the source's order: a partial change completes a newer
+    one in one cut only.
 
     Args:
-        places: Of the frames, by position: the position, a part of the source, and the frame's place there. Frames of
-            one place may each have records that are newer than some of the other's.
+        places: Of the frames, by position: the position, a part of the source, and the frame's place there.
         earliest: Per update, the index of the first one that a cut may have together with it; by default the cut's.
     """
-    greatest: dict[str, tuple[list[int], list[int]]] = {}
+    greatest: dict[str, tuple[list[tuple[int, ...]], list[int]]] = {}
     steps = [0] * (len(cut.begins) + 1)
     for position, part, place in places:
         ascending, updates = greatest.setdefault(part, ([], []))
-        newer, update = bisect_left(ascending, place), bisect_right(cut.begins, position) - 1
+        newer, update = bisect_right(ascending, place), bisect_right(cut.begins, position) - 1
         if newer < len(ascending):
             steps[max(updates[newer], earliest[update] if earliest else 0)] += 1
             steps[update] -= 1
@@ -59,7 +58,7 @@ def pairs_parted(
     return list(accumulate(steps[:-1]))
 
 
-def joined_updates(cut: Cut, places: Iterable[tuple[int, str, int]]) -> Cut:
+def joined_updates(cut: Cut, places: Iterable[tuple[int, str, tuple[int, ...]]]) -> Cut:
     """Return a cut whose updates are joined where a shorter cut would part a pair (`pairs_parted`)."""
     *inner, _ = pairs_parted(cut, places)
     apart = [at for at, pairs in enumerate(inner, 1) if not pairs]

@@ -153,9 +153,8 @@ class FeedPlan:
             known = self._known_parted[table] = bounds, pairs_parted(ahead, self._source_places(ahead), earliest)
         return known[1]
 
-    def _source_places(self, cut: Cut) -> Iterator[tuple[int, str, int]]:
-        """Yield position, part of the source and place there of the frames of a cut's stream, in order."""
-        return ((at, *self.connector.source_order(place)) for at, place in source_positions_in(self._bronze, cut))
+    def _source_places(self, cut: Cut) -> Iterator[tuple[int, str, tuple[int, ...]]]:
+        return self.connector.source_places(self.control, source_positions_in(self._bronze, cut))
 
     def advance_to(self, table: str, position: int) -> None:
         """Record that a table has reached a position, maybe by another process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -22,13 +23,14 @@ FAILED = ExpectationFailed("a row fails", table="orders")
 BAD = UndecodableFrame(table="orders", position=3, cause_class="INVALID_VALUE", reason="bad_json")
 
 
-def planned(warehouse: Path, batches: list[int], *, max_frames: int = 200_000) -> FeedPlan:
-    """Return the plan of frames with these batches, of which the first lands at position 0."""
+def planned(warehouse: Path, batches: list[int], *, max_frames: int = 200_000, floor: int = 0) -> FeedPlan:
+    """Return the plan of frames with these batches, behind a control frame if a floor is given."""
     place = Places(str(warehouse)).bronze(SHOP.name)
     writer = BronzeWriter.open(place, SHOP.name, token="test")
     landed = Batch(writer.last + 1)
     frames = [Frame(b"", Kind.DATA, Boundary.WHOLE, STREAM, f"7-{batch}-0") for batch in batches]
-    landed.add(frames, 1, 1_700_000_000)
+    committed = json.dumps({"created": "1", "offsets": {"7": str(floor)}}).encode()
+    landed.add([*[Frame(committed, Kind.CONTROL)] * (floor > 0), *frames], 1, 1_700_000_000)
     writer.append(landed.prepare().table)
     plan = FeedPlan(CONNECTOR, SHOP, Places(str(warehouse)), CutLimits(max_frames=max_frames), None, None).begin()
     plan.refresh()
@@ -48,13 +50,14 @@ def next_cut(plan: FeedPlan) -> Cut:
         ([1, 12, 10, 13], 2, [0, 2, 3]),
         ([12, 11, 13], 1, [1, 2]),
         ([12, 11, 10, 13], 1, [0, 2, 3]),
+        ([2, 3, 4, 5, 6, 7, 8, 9, 1], 2, [1, 3, 4, 8]),
+        ([2, 3, 12, 10, 13, 14, 1], 2, [1, 3, 6]),
+        ([2, 3, 12, 10, 13, 14, 15, 16, 17, 1], 2, [1, 3, 5, 9]),
         ([1, 2, 3, 4, 5, 6, 7, 8, 1], 2, [1, 3, 4, 8]),
-        ([1, 2, 12, 10, 13, 14, 1], 2, [1, 3, 6]),
-        ([1, 2, 12, 10, 13, 14, 15, 16, 17, 1], 2, [1, 3, 5, 9]),
+        ([1, 1, 2, 2, 1], 1, [0, 1, 2, 4]),
         ([3, 1, 6, 2, 9, 5, 12, 8, 15, 11, 18, 14], 2, [1, 3, 5, 7, 11]),
         ([9, 1, 10, 2, 11, 3, 12, 4, 13, 5, 14], 2, [1, 3, 5, 9, 10]),
-        ([1, 1, 2, 2], 1, [1, 3]),
-        ([1, 1, 1, 2], 1, [0, 2, 3]),
+        ([1, 1, 2, 2], 1, [0, 1, 2, 3]),
     ],
 )
 def test_limits_end_a_cut_sooner_or_later_than_inside(
@@ -68,7 +71,8 @@ def test_limits_end_a_cut_sooner_or_later_than_inside(
 
 
 @pytest.mark.parametrize(
-    ("batches", "last"), [([1, 2, 12, 13, 10], 1), ([1, 2, 3, 4, 10], 2), ([12, 2, 3, 4, 5], None)]
+    ("batches", "last"),
+    [([1, 2, 12, 13, 10], 1), ([1, 2, 3, 4, 10], 2), ([1, 2, 3, 4, 1], 2), ([12, 2, 3, 4, 5], None)],
 )
 def test_a_bad_frame_stops_a_table_before_what_must_not_be_applied_apart(
     tmp_path: Path, batches: list[int], last: int | None
@@ -103,3 +107,11 @@ def test_an_update_that_comes_later_joins_those_that_were_held(tmp_path: Path) -
     planned(tmp_path, [13, 11])
     plan.refresh()
     assert next_cut(plan).last == 4
+
+
+@pytest.mark.parametrize(("floor", "last"), [(8, None), (9, 2)])
+def test_what_a_committed_floor_covers_came_before(tmp_path: Path, floor: int, last: int | None) -> None:
+    plan = planned(tmp_path, [10, 11, 12, 9], floor=floor)
+    plan.bisections["orders"].hold(3, next_cut(plan), BAD)
+    cut = plan.cut("orders").cut
+    assert (None if cut is None else cut.last) == last

@@ -171,21 +171,21 @@ def test_a_cut_that_is_to_pass_a_stop_may_have_twice_as_many_frames_as_the_longe
 
 def test_updates_are_joined_from_the_newer_one_to_the_older_one_that_comes_later():
     seven = cut(*((at, at) for at in range(1, 8)))
-    order = [1, 12, 13, 10, 14, 14, 20]  # of one part of the source
-    joined = joined_updates(seven, [(at, "a", place) for at, place in enumerate(order, 1)])
+    order = [1, 12, 13, 10, 14, 13, 20]  # of one part of the source
+    joined = joined_updates(seven, [(at, "a", (place,)) for at, place in enumerate(order, 1)])
     assert (joined.begins, joined.ends, joined.last) == ((1, 2, 5, 7), (1, 4, 6, 7), 7)
 
 
 def test_parts_of_a_source_have_no_order_among_each_other():
     five = cut((1, 2), (3, 4), (5, 5), (6, 7), (8, 9))
-    places = [(2, "a", 5), (4, "b", 1), (5, "a", 6), (7, "b", 0), (9, "a", 7)]
+    places = [(2, "a", (5, 0)), (4, "b", (1, 0)), (5, "a", (5, 1)), (7, "b", (0, 9)), (9, "a", (6, 0))]
     joined = joined_updates(five, places)
     assert (joined.begins, joined.ends) == ((1, 3, 8), (2, 7, 9))
 
 
 def test_of_joined_updates_a_shorter_cut_ends_between_two_of_them():
     stops, seven = CutBisection(), cut(*((at, at) for at in range(1, 8)))
-    joined = joined_updates(seven, [(2, "a", 9), (6, "a", 8)])
+    joined = joined_updates(seven, [(2, "a", (9,)), (6, "a", (8,))])
     assert joined.begins == (1, 2, 7)
     assert stops.shorten(joined, None) == 2
     assert stops.shorten(cut((1, 1)), None) is None
