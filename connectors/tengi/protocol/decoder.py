@@ -89,7 +89,13 @@ class Decoder:
         return self._take(1)[0]
 
     def read_bytes(self, size: int) -> bytes:
-        """Read raw bytes; their number is not on the wire."""
+        """Read raw bytes; their number is not on the wire.
+
+        Raises:
+            InvalidValue: ``bad_length``: the number is negative, which a user type may have read from a peer.
+        """
+        if size < 0:
+            raise InvalidValue(f"the length {size} is negative", offset=self._at, reason="bad_length")
         return self._take(size)
 
     def read_short(self) -> int:

@@ -17,7 +17,7 @@ class Broadcaster(ConnectionListener):
     """A group of connections. Ended ones leave it; one whose queue is full is ended at once, and its queue dropped.
 
     Args:
-        types: User types of the members.
+        types: User types of the members: the ``types`` of their server's configuration.
     """
 
     def __init__(self, types: TypeRegistry = BUILT_IN) -> None:

@@ -167,3 +167,9 @@ def test_only_an_identifier_is_written_as_one(identifier: Any) -> None:
         Encoder().write_identifier(identifier)
     with pytest.raises(InvalidValue, match="16 bytes"):
         Encoder().write_object(Message(identifier, "hello"))
+
+
+def test_a_user_type_cannot_read_backwards() -> None:
+    decoder = Decoder((-4).to_bytes(4, "big", signed=True))
+    with pytest.raises(InvalidValue, match="the length -4 is negative"):
+        decoder.read_bytes(decoder.read_int32())
