@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
@@ -31,7 +32,6 @@ from silverfold.connectors.sqlitecloud.protocol.messages import Value
 PARTIAL_MOVE: Final = "partial_move"
 UNEXPLAINED: Final = "unexplained_update"
 OTHER_COLUMNS: Final = "other_columns"
-UNFIT_KEY: Final = "unfit_key"
 """Reasons that void an attempt. With other columns or key columns than described, the table itself has changed."""
 
 
@@ -74,25 +74,20 @@ class SnapshotWindow:
         """Why the attempt is void, as far as known; None while it may still succeed."""
 
     def select(self, rows: Iterable[Sequence[Value]]) -> None:
-        """Add rows of the snapshot."""
-        try:
-            self._rows.extend(
-                [_identity(self._typed([row[at] for at in self._key_indexes], sent=False)) for row in rows]
-            )
-        except InvalidValue:
-            self.void = self.void or UNFIT_KEY
+        """Add rows of the snapshot, but for those whose key does not fit its column's type: they hold the table."""
+        for row in rows:
+            with suppress(InvalidValue):
+                self._rows.append(_identity(self._typed([row[at] for at in self._key_indexes], sent=False)))
 
     def notify(self, update: TableUpdate) -> None:
-        """Add a notification of the table from inside the window."""
+        """Add a notification of the table from inside the window, but for changes of keys that do not fit."""
         if not self.matches(update):
             self.void = self.void or OTHER_COLUMNS
             return
         order = [update.keys.index(name) for name in self._keys]
-        try:
-            for change in update.changes:
+        for change in update.changes:
+            with suppress(InvalidValue):
                 self._apply(change, order)
-        except InvalidValue:
-            self.void = self.void or UNFIT_KEY
 
     def matches(self, update: TableUpdate) -> bool:
         """Return whether a notification has the described key and no other columns. Also valid after the window."""
