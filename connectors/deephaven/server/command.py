@@ -54,7 +54,12 @@ def deephaven(
     seed: Annotated[int, typer.Option(help="Same seed, same sequence of updates.")] = 0,
     queue_size: Annotated[int, typer.Option(min=1, help="Frames queued per client.")] = 1000,
     buffer_size: Annotated[int, typer.Option(min=64, help="Longest message, in bytes.")] = 65_536,
-    send_wait_ms: Annotated[int, typer.Option(min=0, help="A client whose queue is full that long is dropped.")] = 5000,
+    send_wait_ms: Annotated[
+        int,
+        typer.Option(
+            min=0, help="A client whose queue is full that long is dropped; at once, if twice the backlog waits for it."
+        ),
+    ] = 5000,
     schema: Annotated[
         str, typer.Option(metavar="FILE", help="XML of the transport, or builtin: our reconstruction.")
     ] = "builtin",

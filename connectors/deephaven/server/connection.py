@@ -235,7 +235,7 @@ class ServedClient:
         if change.subscription.closed or self._ended.done():
             return
         if self._pending_bytes > 2 * self._limits.backlog:
-            self._drop()
+            self._drop("more than twice the backlog")
         elif self._pending_bytes > self._limits.backlog and self._overdue is None:
             self._overdue = self._loop.call_later(self._limits.send_wait, self._check_backlog)
         self._pending_bytes += change.size
@@ -244,11 +244,12 @@ class ServedClient:
     def _check_backlog(self) -> None:
         self._overdue = None
         if self._pending_bytes > self._limits.backlog:
-            self._drop()
+            self._drop(f"more than the backlog for {self._limits.send_wait_time_millis} ms")
 
-    def _drop(self) -> None:
+    def _drop(self, why: str) -> None:
         if not self._ended.done():
-            self._ended.set_exception(TooSlow(f"updates of {self._pending_bytes} bytes wait for it"))
+            bound = f"{why}, {self._limits.backlog} bytes by its queue"
+            self._ended.set_exception(TooSlow(f"updates of {self._pending_bytes} bytes wait for it: {bound}"))
 
     async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
         """Run work in another thread, so that other clients need not wait."""

@@ -5,6 +5,7 @@ Their members are found by name; offsets and types are those of the schema (SBE 
 
 from __future__ import annotations
 
+from silverfold.connectors.wire.sbe.schema.composites import is_variable
 from silverfold.connectors.wire.sbe.schema.document import Element
 from silverfold.connectors.wire.sbe.schema.model import (
     Array,
@@ -39,6 +40,9 @@ def resolve_header(encoding: Encoding, user: Element, report: Report) -> Structu
         return None
     if roles["blockLength"].primitive not in UNSIGNED:
         report.error("E05", user, f"blockLength of header {encoding.name} is not unsigned")
+        return None
+    if any(is_variable(member.encoding) for member in encoding.members):
+        report.error("E05", user, f"header {encoding.name} has a member of no fixed size")
         return None
     for name in _invalid_counts(encoding, roles):
         report.error("E05", user, f"{name} of header {encoding.name} is not an unsigned integer")

@@ -12,6 +12,10 @@ from silverfold.connectors.wire.sbe.schema.load import load_schema
 from tests.support.sbe.basics import HEADER
 
 MARK = "<!--x-->"
+MEMBERS = (
+    '<type name="blockLength" primitiveType="uint16"/><type name="templateId" primitiveType="uint16"/>'
+    '<type name="schemaId" primitiveType="uint16"/><type name="version" primitiveType="uint16"/>'
+)
 
 
 def document(types: str = "", messages: str = "", *, header: str = HEADER, root: str = 'id="1" version="2"') -> str:
@@ -87,18 +91,12 @@ BROKEN = {
     "E04 no such header": rooted('version="0" headerType="h"'),
     "E04 header is a type": rooted('version="0" headerType="h"', '<type name="h" primitiveType="int8"/>'),
     "E05 header member missing": header('<type name="blockLength" primitiveType="uint16"/>'),
-    "E05 signed block length": header(
-        '<type name="blockLength" primitiveType="int16"/><type name="templateId" primitiveType="uint16"/>'
-        '<type name="schemaId" primitiveType="uint16"/><type name="version" primitiveType="uint16"/>'
-    ),
+    "E05 signed block length": header(MEMBERS.replace("uint16", "int16", 1)),
     **{
-        f"E05 {kind} count of groups": header(
-            '<type name="blockLength" primitiveType="uint16"/><type name="templateId" primitiveType="uint16"/>'
-            '<type name="schemaId" primitiveType="uint16"/><type name="version" primitiveType="uint16"/>'
-            f'<type name="numGroups" primitiveType="{kind}"/>'
-        )
+        f"E05 {kind} count of groups": header(f'{MEMBERS}<type name="numGroups" primitiveType="{kind}"/>')
         for kind in ("int16", "double", "char")
     },
+    "E05 member of no fixed size": header(f'{MEMBERS}<type name="e" primitiveType="char" length="0"/>'),
     "E06 primitive": typed(f'{MARK}<type name="t" primitiveType="int128"/>'),
     "E07 field": message(f'{MARK}<field name="f" id="1" type="nope"/>'),
     "E07 ref": typed(f'<composite name="c">\n{MARK}<ref name="r" type="nope"/></composite>'),
