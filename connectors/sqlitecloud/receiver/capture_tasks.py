@@ -228,12 +228,17 @@ class CaptureTasks:
 
         Raises:
             SourceUnavailable: It does not come back: other notifications may be lost as well.
+            StatementRefused: It cannot be sent.
         """
         assert self._channel is not None
         self._message_count += 1
         token = f"{what} {self._message_count}"
         self._epoch.expect(token, then)
-        await self._db.notify(self._channel, token)
+        try:
+            await self._db.notify(self._channel, token)
+        except StatementRefused as refused:
+            text = f"NOTIFY on our own channel: {refused.text}: fence = false and canary_seconds = 0 do without"
+            raise StatementRefused(code=refused.code, text=text) from None
         sent_at = self._clock()
         while not self._epoch.has_returned(token):
             await self._wait_for_activity(1.0)
