@@ -126,8 +126,8 @@ class FeedPlan:
         if most is None or ahead is None or ahead.last == last:
             return plan
         passed = beyond if last > beyond else -1  # a cut that ends before a stop need not pass it
-        _, _, _, end, parted = min(
-            (parted, end > last, abs(end - last), end, parted)
+        parted, _, _, end = min(
+            (parted, end > last, abs(end - last), end)
             for end, parted in zip(ahead.ends, self._parted(table, ahead), strict=True)
             if passed < end <= most.last and (not parted or end >= half)
         )
