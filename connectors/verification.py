@@ -105,8 +105,8 @@ class SourceReplay(Protocol):
     def control(self, frame: ControlFrame) -> None:
         """Take a control frame that landed for the feed, in order."""
 
-    def landed(self, body: bytes) -> Iterable[SourceRecord]:
-        """Return the records of a landed frame."""
+    def landed(self, position: int, body: bytes) -> Iterable[SourceRecord]:
+        """Return the records of a landed frame, but for those that are known to have landed before it."""
 
     def records(self, wanted: Container[SourceRecord]) -> Iterator[tuple[SourceRecord, Sequence[ReferenceChange]]]:
         """Yield each record that the source holds, in the source's own order; changes only of the wanted ones.

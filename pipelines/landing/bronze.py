@@ -73,13 +73,13 @@ def landing_in(table: DeltaTable, position: int) -> Landing | None:
     return None
 
 
-def source_positions_in(place: Place, cut: Cut) -> Iterator[tuple[int, str]]:
-    """Yield position and ``source_position`` of the frames of a cut's stream that have one, in order."""
+def source_positions_in(place: Place, stream: str, first: int, last: int) -> Iterator[tuple[int, str]]:
+    """Yield position and ``source_position`` of a stream's frames between two positions that have one, in order."""
     table = open_bronze(place)
     if table is None:
         return
-    columns, wanted = ("frame_seq", "source_position"), ds.field("stream") == cut.stream
-    for batch in _in_order(table, columns, within=(cut.begins[0], cut.last), also=wanted):
+    columns, wanted = ("frame_seq", "source_position"), ds.field("stream") == stream
+    for batch in _in_order(table, columns, within=(first, last), also=wanted):
         for position, found in zip(batch["frame_seq"].to_pylist(), batch["source_position"].to_pylist(), strict=True):
             if found is not None:
                 yield position, found

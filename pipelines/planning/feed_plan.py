@@ -154,7 +154,10 @@ class FeedPlan:
         return known[1]
 
     def _source_places(self, cut: Cut) -> Iterator[tuple[int, str, tuple[int, ...]]]:
-        return self.connector.source_places(self.control, source_positions_in(self._bronze, cut))
+        """Yield what `Connector.source_places` does, of a cut. What came again is known by what landed before."""
+        first = cut.begins[0]
+        landed = source_positions_in(self._bronze, cut.stream, max(first - self.limits.max_frames, 0), cut.last)
+        return (each for each in self.connector.source_places(self.control, landed) if each[0] >= first)
 
     def advance_to(self, table: str, position: int) -> None:
         """Record that a table has reached a position, maybe by another process."""

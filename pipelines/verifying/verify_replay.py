@@ -153,7 +153,7 @@ def _landed_records(
     for _, frames in in_order_of_effect(landed.bronze, landed.stream, order):
         for position, body in frames:
             if body:
-                (skipped if position in landed.left_out else applied).update(replay.landed(body))
+                (skipped if position in landed.left_out else applied).update(replay.landed(position, body))
     return applied, skipped
 
 

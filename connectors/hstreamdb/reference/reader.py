@@ -12,7 +12,7 @@ import math
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, localcontext
 from typing import Any, Final, NoReturn
@@ -34,12 +34,13 @@ _LEVELS: Final = 300
 """Most objects and lists in one another, as JSON text."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class HStreamReferenceReader:
     """A `connectors.verification.ReferenceReader` of one table's stream."""
 
     table: HStreamTable
     options: HStreamOptions
+    _floors: Mapping[int, int] = field(init=False, default_factory=dict)
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -52,7 +53,8 @@ class HStreamReferenceReader:
         return tuple(self.table.columns)
 
     def control(self, frame: ControlFrame) -> None:
-        """Ignore committed floors: a change that comes again has the sequence it had before."""
+        """Note committed floors: what comes again from below them is left out, since nobody may be able to read it."""
+        self._floors = committed_floors(frame)
 
     def changes(
         self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
@@ -60,7 +62,9 @@ class HStreamReferenceReader:
         """Yield the changes of frames; see `connectors.verification.ReferenceReader.changes`."""
         for position, body in frames:
             for found in decode_frame(body, limit=self.options.max_batch_bytes).records:
-                yield from self.record_changes(found, position)
+                shard_id, batch_id, _ = found.id
+                if not 0 < batch_id <= self._floors.get(shard_id, 0):
+                    yield from self.record_changes(found, position)
 
     def record_changes(self, found: KeyedRecord, position: int = 0) -> Iterator[ReferenceChange]:
         """Yield the changes of one record. Raises InvalidValue."""
@@ -169,6 +173,11 @@ class HStreamReferenceReader:
             return _typed(kind.partition("(")[0], encoding, value, kind)
         except (ValueError, ArithmeticError, RecursionError) as error:
             raise InvalidValue(f"column {name} cannot be {kind}", reason="wrong_type", element=name) from error
+
+
+def committed_floors(frame: ControlFrame) -> Mapping[int, int]:
+    """Return, per shard, the batch up to which all had landed before a control frame."""
+    return {int(shard_id): int(batch_id) for shard_id, batch_id in json.loads(frame.body)["offsets"].items()}
 
 
 def _parse(record: Record) -> Any:

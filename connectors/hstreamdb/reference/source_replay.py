@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Container, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import AsyncGenerator, Container, Iterator, Mapping, Sequence
+from operator import itemgetter
 from types import TracebackType
 from typing import Any, Self
 
@@ -20,7 +22,7 @@ from silverfold.connectors.hstreamdb.options import HStreamFeed
 from silverfold.connectors.hstreamdb.protocol.messages.offsets import SpecialOffset
 from silverfold.connectors.hstreamdb.protocol.records import RecordId
 from silverfold.connectors.hstreamdb.protocol.times import creation_of
-from silverfold.connectors.hstreamdb.reference.reader import HStreamReferenceReader
+from silverfold.connectors.hstreamdb.reference.reader import HStreamReferenceReader, committed_floors
 from silverfold.connectors.verification import ReferenceChange, SourceRecord
 
 
@@ -31,6 +33,7 @@ class HStreamSourceReplay:
         self._feed, self._options = feed, feed.options
         self._reader = HStreamReferenceReader(feed.tables[table], feed.options)
         self._floors: dict[str, Any] = {}
+        self._floors_at: list[tuple[int, Mapping[int, int]]] = []
         self._created = ""
         self._oldest: dict[int, SourceRecord] = {}
 
@@ -69,12 +72,18 @@ class HStreamSourceReplay:
         self._runner.close()
 
     def control(self, frame: ControlFrame) -> None:
-        """Note committed floors; the newest ones count."""
+        """Note committed floors; of the current subscription the newest ones count."""
         self._floors = json.loads(frame.body)
+        self._floors_at.append((frame.frame_seq, committed_floors(frame)))
 
-    def landed(self, body: bytes) -> Sequence[SourceRecord]:
-        """Return the ids of a frame. None if they cannot be read: then they were not acknowledged either."""
-        return FetchedFrame.of(body).ids
+    def landed(self, position: int, body: bytes) -> Sequence[SourceRecord]:
+        """Return the ids of a frame, but for those that had landed before, by the floors then.
+
+        None if they cannot be read: then they were not acknowledged either.
+        """
+        before = bisect_left(self._floors_at, position, key=itemgetter(0))
+        floors = self._floors_at[before - 1][1] if before else {}
+        return [each for each in FetchedFrame.of(body).ids if not 0 < each.batch_id <= floors.get(each.shard_id, 0)]
 
     def was_acknowledged(self, record: SourceRecord) -> bool:
         """Return whether a record is at or below a committed floor of the current subscription."""

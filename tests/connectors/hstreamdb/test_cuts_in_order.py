@@ -54,7 +54,7 @@ def next_cut(plan: FeedPlan) -> Cut:
         ([2, 3, 12, 10, 13, 14, 1], 2, [1, 3, 6]),
         ([2, 3, 12, 10, 13, 14, 15, 16, 17, 1], 2, [1, 3, 5, 9]),
         ([1, 2, 3, 4, 5, 6, 7, 8, 1], 2, [1, 3, 4, 8]),
-        ([1, 1, 2, 2, 1], 1, [0, 1, 2, 4]),
+        ([1, 1, 2, 2, 1], 1, [0, 1, 2, 3, 4]),
         ([3, 1, 6, 2, 9, 5, 12, 8, 15, 11, 18, 14], 2, [1, 3, 5, 7, 11]),
         ([9, 1, 10, 2, 11, 3, 12, 4, 13, 5, 14], 2, [1, 3, 5, 9, 10]),
         ([1, 1, 2, 2], 1, [0, 1, 2, 3]),
@@ -115,3 +115,10 @@ def test_what_a_committed_floor_covers_came_before(tmp_path: Path, floor: int, l
     plan.bisections["orders"].hold(3, next_cut(plan), BAD)
     cut = plan.cut("orders").cut
     assert (None if cut is None else cut.last) == last
+
+
+def test_what_an_earlier_cut_took_may_come_again_behind_a_bad_frame(tmp_path: Path) -> None:
+    plan = planned(tmp_path, [1, 2, 3, 4, 5, 6, 1])
+    plan.advance_to("orders", 2)
+    plan.bisections["orders"].hold(5, next_cut(plan), BAD)
+    assert next_cut(plan).last == 4

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from silverfold.conf.errors import WireError
+from silverfold.conf.errors import InvalidValue, WireError
 from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.hstreamdb.decoder.decoder import HStreamDecoder
 from silverfold.connectors.hstreamdb.decoder.floors import read_floors
@@ -18,6 +19,7 @@ from silverfold.connectors.hstreamdb.options import HStreamTable
 from silverfold.connectors.hstreamdb.protocol.messages.batches import Flag
 from silverfold.connectors.hstreamdb.protocol.records import Json
 from silverfold.connectors.hstreamdb.reference.reader import HStreamReferenceReader
+from silverfold.connectors.hstreamdb.reference.source_replay import HStreamSourceReplay
 from tests.support.hstreamdb.landed import changes_of, cut_of, entry, feed_of, frame_of, objects, table_of
 from tests.support.hstreamdb.vectors import names, vectors
 
@@ -184,3 +186,20 @@ def is_forgotten(sequence: str, control: Sequence[ControlFrame], first: int) -> 
 
 
 ANY = {"keys": ["id"], "columns": {"id": "int"}}
+
+
+@pytest.mark.parametrize(("batch", "position", "again"), [(4, 9, True), (5, 9, True), (6, 9, False), (4, 8, False)])
+def test_what_a_floor_covers_is_left_out_by_those_who_verify_as_by_the_build(
+    batch: int, position: int, again: bool
+) -> None:
+    feed = feed_of(t=table_of(ANY))
+    floor = ControlFrame(8, 1, None, b'{"created": "1", "offsets": {"7": "5"}}')
+    body = frame_of(objects(b"no JSON"), batch=batch)
+    reader, replay = HStreamReferenceReader(feed.tables["t"], feed.options), HStreamSourceReplay(feed, "t")
+    replay.control(floor)
+    if floor.frame_seq < position:
+        reader.control(floor)
+    with nullcontext() if again else pytest.raises(InvalidValue):
+        assert list(reader.changes(1, [(position, body)])) == []
+    assert (list(replay.landed(position, body)) == []) is again
+    assert (changes_of(feed.tables["t"], {position: body}, read_floors([floor])) == ([], [])) is again
