@@ -56,8 +56,8 @@ def refused_by_both(*packets: Packet, **settings: Any) -> str:
     return str(error["reason"])
 
 
-@pytest.mark.parametrize("http", [False, True])
-def test_a_snapshot_in_parts_and_changes_behind_it(http: bool) -> None:
+@pytest.mark.parametrize("flag", [1, 2, 0xFF, None])
+def test_a_snapshot_in_parts_and_changes_behind_it(flag: int | None) -> None:
     packets = [
         schema(),
         snapshot(1, [ONE], last=False),
@@ -68,7 +68,7 @@ def test_a_snapshot_in_parts_and_changes_behind_it(http: bool) -> None:
         change(5, "DELETE", key={"id": 3}),
     ]
     expected = [{"id": 1, "name": "one", "price": 2.0}, {"id": 2, "name": "zwei", "price": None}]
-    assert rows_of(*packets, http=http) == expected
+    assert rows_of(*packets, flag=flag) == expected
 
 
 def test_an_update_removes_then_modifies_then_adds_and_a_key_may_move() -> None:
