@@ -313,10 +313,14 @@ def write_row(row: Mapping[str, Any], columns: Mapping[str, ColumnType]) -> tupl
     return values, frozenset(row.keys() - values.keys())
 
 
-def whole(value: Any, bits: int) -> int:
-    """Return a whole number of any width that fits ``bits``. Raises InvalidValue, ``wrong_type``."""
+def whole(value: Any, bits: int, element: str = "") -> int:
+    """Return a Byte, Short, Integer or Long that fits ``bits``. Raises InvalidValue, ``wrong_type``, with ``element``.
+
+    All readers take the numbers of packets by it: ``version``, ``seq``, ``part`` and the others.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or not -1 << bits - 1 <= value < 1 << bits - 1:
-        raise _wrong(f"{type(value).__name__} instead of a whole number of {bits} bits")
+        detail = f"{type(value).__name__} instead of a whole number of {bits} bits"
+        raise InvalidValue(detail, reason="wrong_type", element=element)
     return int(value)
 
 
