@@ -26,7 +26,7 @@ def _type_text(text: str) -> str:
         return str(parse_type(text))
     except InvalidValue as error:
         allowed = "a type in Spark's DDL, such as bigint, decimal(10,2) or array<string>, with each field's name once"
-        raise ValueError(allowed) from error
+        raise ValueError(f"{allowed}, and string for varchar and char") from error
 
 
 TypeText: TypeAlias = Annotated[str, AfterValidator(_type_text)]

@@ -196,7 +196,7 @@ def _entries(found: Any) -> Iterator[Mapping[str, Any]]:
 def _numbers(packet: Packet, count: int) -> Iterator[_Number]:
     """Return the numbers of a packet's rows; each part of a snapshot has 2^32 of them. Raises InvalidValue."""
     part = packet.get_value("part", 0) if packet.name == "snapshot" else 0
-    sequence, first = whole(packet.get_value("seq"), 64), whole(part, 32) << 32
+    sequence, first = whole(packet.get_value("seq"), 64, "seq"), whole(part, 32, "part") << 32
     return ((sequence, first + at) for at in range(count))
 
 

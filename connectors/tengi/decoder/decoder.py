@@ -19,9 +19,9 @@ from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.tengi.decoder.changes import ChangeReader
 from silverfold.connectors.tengi.decoder.schemas import Schema, TableSchemas
 from silverfold.connectors.tengi.options import ROW_NUMBER, TengiFeed, TengiTable
-from silverfold.connectors.tengi.protocol.feed.columns import parse_type
+from silverfold.connectors.tengi.protocol.feed.columns import parse_type, whole
 from silverfold.connectors.tengi.protocol.frame_access import read_frame
-from silverfold.connectors.tengi.protocol.values import Int, Packet
+from silverfold.connectors.tengi.protocol.values import Packet
 
 _Landed: TypeAlias = tuple[int, Schema | str]
 """Position of a control frame, and its schema; for an unreadable one, the reason as text."""
@@ -105,10 +105,10 @@ def read_schemas(control: Iterable[ControlFrame]) -> Schemas:
 
 
 def _read_schema(packet: Packet, seen: dict[str, int]) -> Schema:
-    version, keys = packet.get_value("version"), _texts(packet.get_value("keys"))
-    columns = _texts(packet.get_value("columns"))
-    if packet.name != "schema" or not isinstance(version, Int) or not columns:
-        raise InvalidValue("no schema with version, keys and columns", reason="bad_schema")
+    keys, columns = _texts(packet.get_value("keys")), _texts(packet.get_value("columns"))
+    if packet.name != "schema" or not columns:
+        raise InvalidValue("no schema with columns", reason="bad_schema")
+    version = whole(packet.get_value("version"), 32, "version")
     ordered = [keys.get(str(at)) for at in range(len(keys))]
     names = [name for name in ordered if name in columns]
     if len(set(names)) < len(keys):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from silverfold.conf.errors import InvalidValue
-from silverfold.connectors.tengi.protocol.feed.columns import ColumnType
+from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, whole
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,11 @@ class TableSchemas:
     landed: tuple[tuple[int, Schema], ...] = ()
 
     def names(self, version: object, position: int) -> Iterable[str]:
-        """Return the columns of a whole row in a frame. Raises InvalidValue: ``unknown_version``."""
+        """Return the columns of a whole row in a frame. Raises InvalidValue: ``unknown_version``, ``wrong_type``."""
         if not self.landed:
             return self.newest.columns
+        number = whole(version, 32, "version")
         for at, schema in reversed(self.landed):
-            if schema.version == version and at < position:
+            if schema.version == number and at < position:
                 return schema.columns
-        raise InvalidValue(f"no schema of version {version!s:.40} came before", reason="unknown_version")
+        raise InvalidValue(f"no schema of version {number} came before", reason="unknown_version")

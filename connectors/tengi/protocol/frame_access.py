@@ -1,12 +1,14 @@
-"""Reading of landed frames: a packet as it came over TCP or WebSocket, or a Message of the answer to an HTTP poll.
+"""Reading of landed frames: a packet as it came, or a Message of the answer to an HTTP poll.
 
-The first byte tells the two apart: a packet begins with a boolean, `01`, a Message with its marshaller id, `ff9a`.
+The first two bytes tell the two apart: a Message begins with its marshaller id, `ff9a`; a packet with a flag, which is
+true for every byte but 0, and the id of an Identifier, `ff9b`.
 """
 
 from __future__ import annotations
 
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.tengi.protocol.decoder import Decoder
+from silverfold.connectors.tengi.protocol.heads import MESSAGE
 from silverfold.connectors.tengi.protocol.limits import MAX_PACKET
 from silverfold.connectors.tengi.protocol.values import Identifier, Packet
 
@@ -22,10 +24,9 @@ def read_frame(body: bytes, *, limit: int = MAX_PACKET) -> Packet:
             ``trailing_bytes`` if more follows.
     """
     decoder = Decoder(body, limit=limit)
-    if body[:1] == b"\1":
-        decoder.read_boolean()
-        if type(decoder.read_object()) is not Identifier:
-            raise InvalidValue("no connection id begins the packet", offset=1, reason="unexpected_object")
+    has_head = not body.startswith(MESSAGE)
+    if has_head and not (decoder.read_boolean() and type(decoder.read_object()) is Identifier):
+        raise InvalidValue("no Message, and no packet with a connection id", offset=0, reason="unexpected_object")
     found = decoder.read_message().body
     decoder.check_end()
     if type(found) is not Packet:

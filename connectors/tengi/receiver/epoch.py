@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from silverfold.conf.errors import ProtocolError, SourceRefused, WireError
 from silverfold.connectors.common.bad_input import bad_input
@@ -26,6 +26,9 @@ _ROWS: Final = frozenset({"schema", "snapshot", "change", "update"})
 
 _MOST_UNKNOWN: Final = 1_000
 """Most names of unknown tables and packets that are counted: a peer chooses them."""
+
+_MOST_SHOWN: Final = 100
+"""Most characters of the kind of a packet in a mark: a peer chooses its names."""
 
 _MOST_ANSWERS: Final = 1000
 """Most answers to a source's pings that wait to be sent. Beyond it, pings are not answered."""
@@ -118,10 +121,14 @@ class Epoch:
         return table.take(heading, event, now)
 
     def _bad_frame(self, octets: bytes, error: WireError | ProtocolError) -> Frame:
-        """Return the mark of a packet that cannot be read. It may be what any of the tables waits for."""
-        for table in self._tables.values():
-            table.bad_frame = str(error)
+        """Return the mark of a packet that cannot be read."""
+        self._hint(str(error))
         return bad_input("bad frame", octets, error if isinstance(error, WireError) else None, level="warning")
+
+    def _hint(self, reason: str) -> None:
+        """Name a packet that may be what any of the tables waits for."""
+        for table in self._tables.values():
+            table.hint = reason
 
     def _take_other(self, event: MessageReceived, heading: Heading, now: float) -> list[Frame]:
         if heading.name not in ("ping", "pong", "error"):
@@ -150,10 +157,15 @@ class Epoch:
         return frames
 
     def _take_error(self, error: SourceError, now: float) -> list[Frame]:
-        """Pass an error to its table, or to all tables if it names none."""
+        """Pass an error to its table, or to all tables if it names none.
+
+        One of another table lands as a mark: a source may spell the name otherwise than it was asked.
+        """
         named = self._tables.get(error.table or "")
         if error.table is not None and named is None:
-            return self._mark_unknown(f"table {error.table}")
+            what = f"error {error.code} of table {error.table}"[:_MOST_SHOWN]
+            self._hint(f"{what}: {error.text}")
+            return self._mark_unknown(what, code=error.code, text=error.text)
         tables = self._tables.values() if named is None else [named]
         frames = [frame for table in tables for frame in table.take_error(error, now)]
         refusals = {stream: table.refused for stream, table in self._tables.items() if table.refused is not None}
@@ -162,16 +174,16 @@ class Epoch:
             raise Refused(frames, code=str(error.code), text=text, stream=error.table)
         return frames
 
-    def _mark_unknown(self, what: str) -> list[Frame]:
+    def _mark_unknown(self, what: str, **details: Any) -> list[Frame]:
         """Return a mark for the 1st, 10th, 100th … packet of a kind: a source may send nothing else."""
-        what = what[:100]
+        what = what[:_MOST_SHOWN]
         if what not in self._unknown and len(self._unknown) >= _MOST_UNKNOWN:
             return []
         self._unknown[what] += 1
         number = self._unknown[what]
         if number != 10 ** (len(str(number)) - 1):
             return []
-        return [mark("unexpected packet", what=what, count=number, level="warning")]
+        return [mark("unexpected packet", what=what, count=number, level="warning", **details)]
 
 
 class Refused(SourceRefused):

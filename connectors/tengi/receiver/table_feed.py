@@ -43,6 +43,8 @@ _NAMED: Final = frozenset({3, 10, 100})
 """Numbers of subscriptions in vain at which a warning says so."""
 _MOST_REPORTS: Final = 1_000
 """Most reports of updates that have not landed. Beyond it, every second one is dropped: lags look smaller."""
+_NO_VERSION: Final = -1 << 31
+"""At most any version of a schema."""
 _NO_POSITION: Final = "none"
 """Source position of the mark ``snapshot asked``. Until a snapshot is complete, later connections ask for one."""
 
@@ -78,11 +80,14 @@ class TableFeed:
         self._early_bytes, self._is_older, self._is_newer = 0, False, False
         self._schema_by = self._part_by = self._idle_by = self._retry_at = _NEVER
         self._vain = 0
-        """Subscriptions in a row whose answer, or whose snapshot, did not come."""
+        """Subscriptions in a row whose answer, or whose snapshot, did not come, or whose schema was of no use."""
+        self._awaited = _NO_VERSION
+        """Highest version of rows that came before a schema of it."""
         self._has_asked = False
         """Whether the last subscription asked for a snapshot: unless anything came since, the mark of that counts."""
-        self.bad_frame: str | None = None
-        """Error of the newest bad frame since the last subscription, of whichever table it was; set by the epoch."""
+        self.hint: str | None = None
+        """The newest packet since the last subscription that cannot be read, or an error that names no table of the
+        feed: it may have been the answer. Set by the epoch, too."""
         self._newest: list[Newest] = []
         """Reported updates that have not landed, ascending; the last item is always the newest report."""
         self.requests: list[Subscribe] = []
@@ -112,7 +117,7 @@ class TableFeed:
         self._schema_by = now + doubled(self._options.subscribe_wait, self._vain)
         self._idle_by = now + self._options.resubscribe_idle
         self._part_by = self._retry_at = _NEVER
-        self.bad_frame = None
+        self.hint = None
         is_known = self._has_asked and self._vain > min(_NAMED)
         self._has_asked = position is None
         asked = mark("snapshot asked", stream=self._stream)._replace(source_position=_NO_POSITION)
@@ -131,8 +136,15 @@ class TableFeed:
 
     def _asked_in_vain(self) -> Frame:
         """Return a warning. Status shows it as long as no other mark of the stream lands behind it."""
-        why = {} if self.bad_frame is None else {"reason": self.bad_frame}
-        return mark("asked in vain", stream=self._stream, level="warning", times=self._vain, **why)
+        details: dict[str, object] = {"times": self._vain}
+        reasons = [] if self.hint is None else [self.hint]
+        known = None if self._schema is None else self._schema.version
+        if self._awaited > (_NO_VERSION if known is None else known):
+            details |= {"version": self._awaited, "newest": known}
+            reasons.insert(0, f"rows of version {self._awaited} wait for a schema, {_newest_of(known)}")
+        if reasons:
+            details["reason"] = "; ".join(reasons)
+        return mark("asked in vain", stream=self._stream, level="warning", **details)
 
     def postpone(self, seconds: float) -> None:
         """Wait so many seconds longer for all packets."""
@@ -156,7 +168,12 @@ class TableFeed:
         return self._take_rows(heading, packet, now)
 
     def take_error(self, error: SourceError, now: float) -> list[Frame]:
-        """Take an error of the source. Unless it is final, the table is asked for again after a wait."""
+        """Take an error of the source. Unless it is final, the table is asked for again after a wait.
+
+        A refused table takes no more: nothing is asked for, and its refusal stays its newest mark.
+        """
+        if self.refused:
+            return []
         details = {"code": error.code, "text": error.text}
         if error.is_final:
             self.refused = error
@@ -232,6 +249,7 @@ class TableFeed:
         try:
             schema = read_packet(packet.body)
         except WireError as error:
+            self.hint = str(error)
             return [bad_input("bad frame", packet.raw, error, stream=self._stream, level="warning")]
         assert isinstance(schema, Schema)
         self._schema_by = _NEVER
@@ -239,7 +257,7 @@ class TableFeed:
         if self._order.position is None:
             self._part_by = now + doubled(self._options.snapshot_wait, self._vain)
         else:
-            self._vain = 0
+            self._count_anew(schema.version if self._schema is None else max(schema.version, self._schema.version))
         if self._schema is not None and (schema == self._schema or schema.version < self._schema.version):
             return self._take_waiting(now)
         self._schema = schema
@@ -252,6 +270,11 @@ class TableFeed:
         self._schemas[self._stream] = schema  # now: if one that waited ends the connection, the schema does not land
         return frames
 
+    def _count_anew(self, version: int) -> None:
+        """End the row of subscriptions in vain, unless rows wait for a schema of a greater version."""
+        if version >= self._awaited:
+            self._vain = 0
+
     def _take_waiting(self, now: float) -> list[Frame]:
         early, self._early, self._early_bytes = self._early, [], 0
         return [frame for heading, packet in early for frame in self.take(heading, packet, now)]
@@ -259,11 +282,12 @@ class TableFeed:
     def _take_early(self, heading: Heading, packet: MessageReceived, now: float) -> list[Frame]:
         """Hold a packet until its schema comes. Without room it is given up, and the source sends it again."""
         options, size = self._options, len(packet.raw)
+        self._awaited = max(self._awaited, heading.version or 0)
+        self._schema_by = min(self._schema_by, now + doubled(options.subscribe_wait, self._vain))
         if len(self._early) >= options.reorder_packets or self._early_bytes + size > options.reorder_bytes:
             return [_given_up(self._stream, heading)]
         self._early.append((heading, packet))
         self._early_bytes += size
-        self._schema_by = min(self._schema_by, now + options.subscribe_wait)
         return []
 
     def _take_rows(self, heading: Heading, packet: MessageReceived, now: float) -> list[Frame]:
@@ -290,7 +314,7 @@ class TableFeed:
         for action in actions:
             match action:
                 case Land(packet, boundary, position):
-                    self._vain = 0
+                    self._count_anew(_NO_VERSION if self._schema is None else self._schema.version)
                     at = None if position is None else str(position)
                     frames.append(Frame(packet.raw, kind, _BOUNDARIES[boundary], self._stream, at))
                     kind = Kind.DATA
@@ -320,6 +344,10 @@ class TableFeed:
             return []
         self._is_older = True
         return [mark("older epoch", stream=self._stream, level="warning", epoch=found.epoch, landed=landed.epoch)]
+
+
+def _newest_of(version: int | None) -> str:
+    return "and none came" if version is None else f"and the newest has version {version}"
 
 
 def _given_up(stream: str, heading: Heading | None) -> Frame:

@@ -10,9 +10,9 @@ from silverfold.conf.errors import InvalidValue, WireError
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.tengi.options import ROW_NUMBER, TengiOptions, TengiTable
-from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, parse_type
+from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, parse_type, whole
 from silverfold.connectors.tengi.protocol.frame_access import read_frame
-from silverfold.connectors.tengi.protocol.values import Int, Packet
+from silverfold.connectors.tengi.protocol.values import Packet
 from silverfold.connectors.tengi.reference.values import read_value
 from silverfold.connectors.verification import ReferenceChange
 
@@ -55,9 +55,10 @@ class TengiReferenceReader:
             kinds = {name: parse_type(text) for name, text in sorted(_values(packet.get_value("columns")).items())}
             keys = _values(packet.get_value("keys"))
             names = tuple(keys[str(at)] for at in range(len(keys)))
+            version = whole(packet.get_value("version"), 32)
         except (WireError, KeyError, TypeError):
             return
-        self._schemas.append(_Schema(frame.frame_seq, packet.get_value("version"), names, kinds))
+        self._schemas.append(_Schema(frame.frame_seq, version, names, kinds))
 
     def changes(
         self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
@@ -84,10 +85,11 @@ class TengiReferenceReader:
         if self._declared is not None:
             return self._declared, self._declared
         before = [each for each in self._schemas if each.position < position]
+        number = whole(version, 32, "version")
         for each in reversed(before):
-            if type(version) in (Int, int) and each.version == version:
+            if each.version == number:
                 return each, before[-1]
-        raise InvalidValue(f"no schema of version {version!s:.40}", reason="unfit")
+        raise InvalidValue(f"no schema of version {number}", reason="unfit")
 
     def _change(
         self, op: object, entry: Mapping[str, Any], whole: _Schema, newest: _Schema, position: int
@@ -150,10 +152,8 @@ def _values(found: Any) -> dict[str, Any]:
 
 
 def _row_number(packet: Packet, number: int) -> tuple[int, int]:
-    seq, part = packet.get_value("seq"), packet.get_value("part", 0) if packet.name == "snapshot" else 0
-    if not isinstance(seq, int) or not isinstance(part, int):
-        raise InvalidValue("the packet has no place", reason="unfit")
-    return seq, part * 2**32 + number
+    part = packet.get_value("part", 0) if packet.name == "snapshot" else 0
+    return whole(packet.get_value("seq"), 64, "seq"), whole(part, 32, "part") * 2**32 + number
 
 
 def _operations(packet: Packet) -> Iterator[tuple[Any, Mapping[str, Any]]]:

@@ -17,11 +17,11 @@ EPOCH = "00001700000000000000"
 COLUMNS = {"id": "bigint", "name": "string", "price": "double"}
 
 
-def frame_of(packet: Packet, *, http: bool = False) -> bytes:
-    """Return a packet as it lands."""
+def frame_of(packet: Packet, *, flag: int | None = 1) -> bytes:
+    """Return a packet as it lands. The flag begins it; without one it is of an answer to a poll."""
     encoder = Encoder()
-    if not http:
-        encoder.write_boolean(True)
+    if flag is not None:
+        encoder.write_bytes(bytes([flag]))
         encoder.write_object(CONNECTION)
     encoder.write_object(Message(MESSAGE, packet))
     return encoder.to_bytes()
@@ -65,13 +65,13 @@ def snapshot(
     return Packet("snapshot", {**head, "part": Int(part), "last": Byte(last), "rows": numbered(rows)})
 
 
-def landed(*packets: Packet, http: bool = False) -> list[Frame]:
+def landed(*packets: Packet, flag: int | None = 1) -> list[Frame]:
     """Return frames of packets that follow one another; parts of snapshots in order."""
-    return [_frame(packet, http=http) for packet in packets]
+    return [_frame(packet, flag) for packet in packets]
 
 
-def _frame(packet: Packet, *, http: bool) -> Frame:
-    body, stream = frame_of(packet, http=http), packet.get_value("table")
+def _frame(packet: Packet, flag: int | None) -> Frame:
+    body, stream = frame_of(packet, flag=flag), packet.get_value("table")
     if packet.name == "schema":
         return Frame(body, Kind.CONTROL, Boundary.NONE, stream)
     if packet.name != "snapshot":
@@ -86,6 +86,6 @@ def feed_of(address: str = "tengi://127.0.0.1", *, transport: str = "tcp", **set
     return Feed("shop", "tengi", address, TengiOptions(transport=transport), {"orders": TengiTable(**settings)})
 
 
-def readers(*packets: Packet, http: bool = False, **settings: Any) -> TwoReaders:
+def readers(*packets: Packet, flag: int | None = 1, **settings: Any) -> TwoReaders:
     """Return decoder and reference reader of what landed."""
-    return TwoReaders(feed_of(**settings), "orders", landed(*packets, http=http))
+    return TwoReaders(feed_of(**settings), "orders", landed(*packets, flag=flag))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from silverfold.connectors.frames import Frame, Kind
-from silverfold.connectors.tengi.options import TengiOptions
+from silverfold.connectors.tengi.options import TengiOptions, TengiTable
 from silverfold.connectors.tengi.protocol import Packet
 from silverfold.connectors.tengi.protocol.events import MessageReceived
 from silverfold.connectors.tengi.protocol.feed.packets import Position, Schema
@@ -23,7 +23,7 @@ BODY_AT = 39
 
 
 class Played:
-    """An epoch of the table orders, and what landed of it."""
+    """An epoch of the table orders, or of several, and what landed of it."""
 
     def __init__(
         self,
@@ -31,9 +31,11 @@ class Played:
         schemas: dict[str, Schema] | None = None,
         clock: Callable[[], float] = time.time,
         last_landed: dict[str, Position] | None = None,
+        tables: Sequence[str] = ("orders",),
         **options: Any,
     ) -> None:
-        feed = replace(feed_of(), options=TengiOptions(transport="tcp", **options))
+        settings = TengiOptions(transport="tcp", **options)
+        feed = replace(feed_of(), options=settings, tables=dict.fromkeys(tables, TengiTable()))
         positions = {"orders": str(Position(EPOCH, seq))} if isinstance(seq, int) else seq or {}
         seen = {} if schemas is None else schemas
         self.epoch: Epoch = new_epoch(feed, positions, schemas=seen, last_landed=last_landed, clock=clock)
@@ -65,6 +67,12 @@ class Played:
     def progress(self) -> list[dict[str, Any]]:
         marks = [json.loads(frame.body) for frame in self.frames if frame.kind is Kind.MARK]
         return [each["parts"] for each in marks if each["mark"] == "progress"]
+
+    @property
+    def newest_mark(self) -> dict[str, Any]:
+        """The newest frame, which is a mark."""
+        found: dict[str, Any] = json.loads(self.frames[-1].body)
+        return found
 
     @property
     def marks(self) -> list[str]:

@@ -39,8 +39,15 @@ _SIMPLE: Final = frozenset({*_BITS, "float", "double", "boolean", "string", "bin
     "timestamp",
     "timestamp_ntz",
 }
-_ALIASES: Final = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint", "real": "float"}
-_TOKEN: Final = re.compile(r"\s*(?:`((?:[^`]|``)+)`|([A-Za-z_0-9]+)|([<>(),:]))")
+_ALIASES: Final = {
+    **{"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint", "real": "float"},
+    **{"dec": "decimal", "numeric": "decimal", "timestamp_ltz": "timestamp"},
+}
+"""Spark's other names of types (Spark SQL reference, "Data Types")."""
+_BOUNDED_TEXTS: Final = frozenset({"varchar", "char", "character"})
+_TOKEN: Final = re.compile(
+    r"""\s*(?:`((?:[^`]|``)+)`|([A-Za-z_0-9]+)|([<>(),:])|('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))""", re.DOTALL
+)
 _DECIMAL: Final = re.compile(r"-?[0-9]{1,38}(?:\.[0-9]{1,38})?", re.ASCII)
 _EPOCH_DAY: Final = date(1970, 1, 1)
 _EPOCH: Final = datetime(1970, 1, 1)
@@ -77,7 +84,13 @@ class ColumnType:
 
 @lru_cache(maxsize=1024)
 def parse_type(text: str) -> ColumnType:
-    """Parse a type. Raises InvalidValue, ``bad_type``."""
+    """Parse a type. NOT NULL and COMMENT of a struct's fields are read over: silver has neither.
+
+    Spark's own parser needs a JVM, and sqlglot's takes ``int int`` and ``array<int``.
+
+    Raises:
+        InvalidValue: ``bad_type``.
+    """
     tokens, at = [], 0
     while at < len(text.rstrip()):
         found = _TOKEN.match(text, at)
@@ -107,6 +120,8 @@ class _TypeParser:
             return ColumnType(name)
         if name == "decimal":
             return self._decimal()
+        if name in _BOUNDED_TEXTS:
+            raise _bad_type(self.text, ": silver bounds no text's length, so say string")
         if name not in ("array", "map", "struct"):
             raise _bad_type(self.text)
         self._expect("<")
@@ -139,21 +154,41 @@ class _TypeParser:
 
     def _field(self, depth: int) -> tuple[str, ColumnType]:
         name = self._word()
-        self._expect(":")
-        return name, self.read(depth + 1)
+        if self._is(":"):
+            self.at += 1
+        kind = self.read(depth + 1)
+        if self._is("not"):
+            self.at += 1
+            self._expect("null")
+        if self._is("comment"):
+            self.at += 1
+            self._literal()
+        return name, kind
 
     def _word(self) -> str:
-        if self.at == len(self.tokens) or self.tokens[self.at][3] is not None:
+        quoted, bare, *_ = self._next()
+        name = bare if quoted is None else quoted.replace("``", "`")
+        if name is None:
             raise _bad_type(self.text)
-        quoted, bare, _ = self.tokens[self.at].groups()
+        return name
+
+    def _literal(self) -> None:
+        if self._next()[3] is None:
+            raise _bad_type(self.text)
+
+    def _next(self) -> Sequence[str | None]:
+        """Return the next token's groups: one is a quoted name, a word, a mark or a literal, the others are None."""
+        if self.at == len(self.tokens):
+            raise _bad_type(self.text)
         self.at += 1
-        return bare if quoted is None else quoted.replace("``", "`")
+        return self.tokens[self.at - 1].groups()
 
-    def _is(self, mark: str) -> bool:
-        return self.at < len(self.tokens) and self.tokens[self.at][3] == mark
+    def _is(self, wanted: str) -> bool:
+        """Return whether the next token is a mark, or a word in any letter case."""
+        return self.at < len(self.tokens) and self.tokens[self.at][0].strip().lower() == wanted
 
-    def _expect(self, mark: str) -> None:
-        if not self._is(mark):
+    def _expect(self, wanted: str) -> None:
+        if not self._is(wanted):
             raise _bad_type(self.text)
         self.at += 1
 
@@ -278,10 +313,14 @@ def write_row(row: Mapping[str, Any], columns: Mapping[str, ColumnType]) -> tupl
     return values, frozenset(row.keys() - values.keys())
 
 
-def whole(value: Any, bits: int) -> int:
-    """Return a whole number of any width that fits ``bits``. Raises InvalidValue, ``wrong_type``."""
+def whole(value: Any, bits: int, element: str = "") -> int:
+    """Return a Byte, Short, Integer or Long that fits ``bits``. Raises InvalidValue, ``wrong_type``, with ``element``.
+
+    All readers take the numbers of packets by it: ``version``, ``seq``, ``part`` and the others.
+    """
     if isinstance(value, bool) or not isinstance(value, int) or not -1 << bits - 1 <= value < 1 << bits - 1:
-        raise _wrong(f"{type(value).__name__} instead of a whole number of {bits} bits")
+        detail = f"{type(value).__name__} instead of a whole number of {bits} bits"
+        raise InvalidValue(detail, reason="wrong_type", element=element)
     return int(value)
 
 
@@ -323,8 +362,8 @@ def _quoted(name: str) -> str:
     return name if re.fullmatch("[A-Za-z_0-9]+", name) else "`" + name.replace("`", "``") + "`"
 
 
-def _bad_type(text: str) -> InvalidValue:
-    return InvalidValue(f"{text[:100]!r} is no type that a feed can have", reason="bad_type")
+def _bad_type(text: str, why: str = "") -> InvalidValue:
+    return InvalidValue(f"{text[:100]!r} is no type that a feed can have{why}", reason="bad_type")
 
 
 def _wrong(detail: str) -> InvalidValue:

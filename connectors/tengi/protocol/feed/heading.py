@@ -56,7 +56,7 @@ class Heading(NamedTuple):
     part: int = 0
     is_last: bool = False
     version: int | None = None
-    """The version of the schema. None if it is missing or no number, which the decoder reports."""
+    """The version of the schema. None if it is missing or no number of 32 bits, which the decoder reports."""
 
 
 def read_heading(raw: bytes, at: int, types: TypeRegistry = BUILT_IN) -> Heading:
@@ -140,11 +140,10 @@ def _heading(name: str, wanted: frozenset[str], found: Mapping[str, Any]) -> Hea
         raise InvalidValue("the field is missing", reason="missing_field", element=min(wanted - found.keys()))
     if "table" in wanted and not isinstance(found["table"], str):
         raise InvalidValue("a table's name is a text", reason="wrong_type", element="table")
-    version = found.get("version")
-    version = version if isinstance(version, int) else None
+    version = _optional_whole(found.get("version"))
     position = None
     if "seq" in wanted:
-        epoch, seq = found["epoch"], whole(found["seq"], 64)
+        epoch, seq = found["epoch"], whole(found["seq"], 64, "seq")
         if not isinstance(epoch, str):
             raise InvalidValue("an epoch is a text", reason="wrong_type", element="epoch")
         position = Position.parse(f"{epoch}:{seq}")
@@ -152,10 +151,18 @@ def _heading(name: str, wanted: frozenset[str], found: Mapping[str, Any]) -> Hea
         return Heading(name, _optional_text(found.get("table")), position, version=version)
     if not isinstance(found["id"], Identifier):
         raise InvalidValue("a snapshot's id is an Identifier", reason="wrong_type", element="id")
-    part = whole(found["part"], 32)
+    part = whole(found["part"], 32, "part")
     if part < 0:
         raise InvalidValue("a part has a negative number", reason="wrong_type", element="part")
-    return Heading(name, found["table"], position, found["id"], part, whole(found["last"], 64) != 0, version)
+    is_last = whole(found["last"], 64, "last") != 0
+    return Heading(name, found["table"], position, found["id"], part, is_last, version)
+
+
+def _optional_whole(found: object) -> int | None:
+    try:
+        return whole(found, 32)
+    except InvalidValue:
+        return None
 
 
 def _optional_text(found: object) -> str | None:

@@ -27,7 +27,7 @@ MAX_HELD: Final = 10_000
 MAX_HELD_BYTES: Final = 8 << 20
 """Default for the most bytes of the held changes."""
 SAME_GAPS: Final = 3
-"""The feed ends when the same gap is found so many times in a row."""
+"""The connection ends when the same gap is found so many times in a row. The next one begins at what landed."""
 _ASKS_FROM_POSITION: Final = 2
 """A snapshot of a greater epoch is asked for from the position so many times, and then from the beginning."""
 _MOST_DOUBLINGS: Final = 5

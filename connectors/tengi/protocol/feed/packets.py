@@ -263,7 +263,7 @@ class _Fields:
         return str(self.value(key, str))
 
     def number(self, key: str, bits: int = 64) -> int:
-        return whole(self.value(key, int), bits)
+        return whole(self.value(key, object), bits, key)
 
     def optional_text(self, key: str) -> str | None:
         return self.text(key) if key in self.values else None

@@ -21,7 +21,8 @@ UNKNOWN_TABLE, NOT_UNDERSTOOD, NOT_ALLOWED, UNAVAILABLE = 1, 2, 3, 4
 
 _MOST_ANSWERS: Final = 1_000
 """Most answers to pings and mistakes that wait on one connection. A peer that does not read them is dropped."""
-_LONGEST_SHOWN: Final = 100
+_LONGEST_NAME: Final = 1_000
+"""Most characters of a table's name that an error repeats. A receiver knows its subscription by the whole name."""
 
 
 class Refusal(NamedTuple):
@@ -137,7 +138,7 @@ class FeedSession:
         table, refusal = self._source.tables.get(name), self._source.refusals.get(name)
         self.subscriptions.pop(name, None)
         if table is None or refusal is not None:
-            self._refuse(*refusal or (UNKNOWN_TABLE, f"there is no table {_shown(name)!r}"), table=_shown(name))
+            self._refuse(*refusal or (UNKNOWN_TABLE, "there is no such table"), table=name[:_LONGEST_NAME])
             return
         self.subscriptions[name] = Subscription(table, request.from_seq, request.epoch, self._source.options)
         self._source.release(table)
@@ -200,7 +201,3 @@ class Subscription:
 
     def _has_position(self) -> bool:
         return self._epoch == self.table.epoch and self.table.can_continue(self._next)
-
-
-def _shown(text: str) -> str:
-    return text[:_LONGEST_SHOWN]

@@ -56,8 +56,8 @@ def refused_by_both(*packets: Packet, **settings: Any) -> str:
     return str(error["reason"])
 
 
-@pytest.mark.parametrize("http", [False, True])
-def test_a_snapshot_in_parts_and_changes_behind_it(http: bool) -> None:
+@pytest.mark.parametrize("flag", [1, 2, 0xFF, None])
+def test_a_snapshot_in_parts_and_changes_behind_it(flag: int | None) -> None:
     packets = [
         schema(),
         snapshot(1, [ONE], last=False),
@@ -68,7 +68,7 @@ def test_a_snapshot_in_parts_and_changes_behind_it(http: bool) -> None:
         change(5, "DELETE", key={"id": 3}),
     ]
     expected = [{"id": 1, "name": "one", "price": 2.0}, {"id": 2, "name": "zwei", "price": None}]
-    assert rows_of(*packets, http=http) == expected
+    assert rows_of(*packets, flag=flag) == expected
 
 
 def test_an_update_removes_then_modifies_then_adds_and_a_key_may_move() -> None:
@@ -120,6 +120,15 @@ def test_a_row_of_an_older_version_lacks_newer_columns() -> None:
     assert rows_of(*packets) == [{"id": 1, "name": "o", "price": 1.5, "note": None}]
 
 
+@pytest.mark.parametrize("number", [Byte, Short, Int, int])
+def test_numbers_of_packets_have_any_type_of_whole_numbers(number: type[int]) -> None:
+    numbers = {name: number(1) for name in ("version", "seq", "part", "last")}
+    packets = [schema(), snapshot(1, [ONE], last=False), snapshot(1, [TWO], part=1), change(2, "DELETE", key={"id": 1})]
+    for packet in packets:
+        packet.values |= {name: numbers[name] for name in packet.values if packet.get_value(name) == 1}
+    assert rows_of(*packets) == [{"id": 2, "name": "two", "price": None}]
+
+
 def test_an_update_may_have_nulls_only() -> None:
     packets = [schema(), snapshot(1, [ONE]), change(2, "UPDATE", key={"id": 1}, nulls={"name": NULL})]
     assert rows_of(*packets) == [{"id": 1, "name": None, "price": 1.5}]
@@ -138,6 +147,8 @@ def test_an_update_may_have_nulls_only() -> None:
         (change(2, "UPDATE", key={"id": "x"}, row={"id": 4}), "wrong_type"),
         (change(2, "UPSERT", key={"id": 1}, row={}), "unknown_op"),
         (change(2, "UPDATE", version=9, key={"id": 1}, row={}), "unknown_version"),
+        (change(2, "UPDATE", key={"id": 1}, row={}).set_value("version", 1.0), "wrong_type in version"),
+        (change(2, "UPDATE", key={"id": 1}, row={}).set_value("version", 1 << 31), "wrong_type in version"),
         (update(2, removed=[entry(row={"id": 1})]), "wrong_type"),
         (Packet("update", {**update(2).values, "added": nested(**{"1": ONE})}), "absent_entry"),
         (Packet("rename", change(2, "DELETE", key={"id": 1}).values), "unknown_packet"),
@@ -264,6 +275,8 @@ def test_a_table_without_keys_takes_nothing_but_inserts(packet: Packet) -> None:
         ({"columns": {"no": "int"}}, [schema()], "no column id in the settings, though it is a key"),
         ({"keys": ("nope",)}, [schema(keys=())], "no column nope"),
         ({}, [schema({"id": "number"})], "number"),
+        ({}, [schema({"id": "char(3)"})], "char.*say string"),
+        ({}, [schema().set_value("version", 1.0)], "in version: float instead of a whole number"),
         ({}, [schema(keys=("no",))], "a key is no column"),
         ({}, [schema(keys=("id", "id"))], "or is one twice"),
         ({}, [Packet("schema", {"table": "orders", "version": Int(1), "keys": numbered([]), "columns": 1})], "Packets"),

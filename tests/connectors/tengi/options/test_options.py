@@ -71,6 +71,7 @@ def test_a_feed_needs_a_transport() -> None:
         ({"reorderwait": 1}, "did you mean reorder_wait"),
         ({"table": {"columns": {"id": "bigint"}, "keys": ["no"]}}, "columns with all keys: no is missing"),
         ({"table": {"columns": {"id": "number"}, "keys": ["id"]}}, "a type in Spark's DDL"),
+        ({"table": {"columns": {"id": "char(3)"}, "keys": ["id"]}}, "and string for varchar and char"),
         ({"table": {"columns": {"id": "double"}, "keys": ["id"]}}, "keys of types with one form"),
         ({"table": {"columns": {"id": "bigint", "ID": "int"}, "keys": ["id"]}}, "names each column once"),
     ],

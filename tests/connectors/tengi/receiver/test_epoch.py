@@ -47,7 +47,7 @@ def test_a_table_with_a_position_is_asked_for_behind_it() -> None:
     assert played.marks == []
 
 
-def test_a_missing_change_is_marked_as_a_gap_and_asked_for_again_and_ends_the_feed_the_third_time() -> None:
+def test_a_missing_change_is_marked_as_a_gap_and_asked_for_again_and_ends_the_epoch_the_third_time() -> None:
     played = Played(1, reorder_wait=5)
     played.take(schema(), *changes(3))
     played.wait(4.9)

@@ -98,7 +98,13 @@ def test_a_value_that_cannot_be_sent_is_refused(text: str, value: Any) -> None:
     "text",
     [
         *("", "void", "int int", "array<int", "map<int,int>", "decimal(39,0)", "decimal(3,4)", "struct<>", "a-b", "<"),
-        *("struct<a:int,a:int>", "array<struct<a:int,b:int,A:string>>"),
+        *("struct<a:int,a:int>", "array<struct<a:int,b:int,A:string>>", "bigint not null", "'int'", "struct<'a' int>"),
+        *(
+            "struct<a int not>",
+            "struct<a int comment>",
+            "struct<a int comment x>",
+            "struct<a int comment 'x' not null>",
+        ),
     ],
 )
 def test_a_text_that_is_no_type_is_refused(text: str) -> None:
@@ -108,8 +114,31 @@ def test_a_text_that_is_no_type_is_refused(text: str) -> None:
 
 def test_types_are_read_as_spark_writes_them() -> None:
     assert str(parse_type("STRUCT<`a b`: BIGINT, c: DECIMAL>")) == "struct<`a b`:bigint,c:decimal(10,0)>"
+    nested = r"""struct<a struct<not int NOT NULL> not null Comment 'it\'s > x', b array<DEC> COMMENT "'">"""
+    assert str(parse_type(nested)) == "struct<a:struct<not:int>,b:array<decimal(10,0)>>"
     with pytest.raises(InvalidValue, match="bad_type"):
         parse_type("array<" * 30 + "int" + ">" * 30)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("numeric", "decimal(10,0)"),
+        ("numeric(10,2)", "decimal(10,2)"),
+        ("dec(5)", "decimal(5,0)"),
+        ("TIMESTAMP_LTZ", "timestamp"),
+        ("real", "float"),
+        ("long", "bigint"),
+    ],
+)
+def test_sparks_other_names_of_a_type_mean_the_same(text: str, name: str) -> None:
+    assert str(parse_type(text)) == name
+
+
+@pytest.mark.parametrize("text", ["varchar(10)", "char(3)", "array<CHARACTER(3)>"])
+def test_a_text_of_bounded_length_is_refused_with_what_to_write_in_its_place(text: str) -> None:
+    with pytest.raises(InvalidValue, match="bounds no text's length, so say string"):
+        parse_type(text)
 
 
 def test_a_row_has_the_columns_that_were_sent() -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 
 from silverfold.conf.errors import InvalidValue, WireError
-from silverfold.connectors.tengi.protocol import Decoder, Identifier, Int, Message, Packet
+from silverfold.connectors.tengi.protocol import Decoder, Identifier, Int, Message, Packet, Short
 from silverfold.connectors.tengi.protocol.feed.heading import Heading, HeadingReader, read_heading
 from silverfold.connectors.tengi.protocol.feed.packets import (
     Ack,
@@ -122,6 +122,7 @@ def outcome(read: Callable[[bytes, int], Heading], octets: bytes) -> Heading | t
         (Packet("other"), "unknown_packet", ""),
         (Packet("ack", {"table": "t", "epoch": EPOCH}), "missing_field", "seq"),
         (Packet("ack", {"epoch": EPOCH, "seq": 1}), "missing_field", "table"),
+        (Packet("ack", {"table": "t", "epoch": EPOCH, "seq": 1.0}), "wrong_type", "seq"),
         (Packet("ack", {"table": Int(1), "epoch": EPOCH, "seq": 1}), "wrong_type", "table"),
         (Packet("ack", {"table": "t", "epoch": "7", "seq": 1}), "bad_position", None),
         (Packet("ack", {"table": "t", "epoch": EPOCH, "seq": -1}), "bad_position", None),
@@ -133,6 +134,12 @@ def test_a_packet_without_its_fields_is_refused(packet: Any, reason: str, elemen
             read()
         assert refused.value.reason == reason
         assert element in (None, refused.value.element)
+
+
+@pytest.mark.parametrize(("version", "found"), [(1, 1), (Short(1), 1), (1 << 31, None), (1.0, None)])
+def test_a_version_in_a_heading_is_a_whole_number_of_32_bits(version: object, found: int | None) -> None:
+    packet = Change("t", POSITION, 1, "DELETE", Entry({"id": 1})).to_packet().set_value("version", version)
+    assert read_heading(written(packet), 0).version == found
 
 
 def test_an_errors_text_is_read_up_to_a_bound() -> None:

@@ -215,10 +215,11 @@ def test_what_is_not_understood_is_answered_by_code_2(session: FeedSession, body
     assert drain(session) == ["error 2"]
 
 
-def test_an_unknown_table_is_answered_by_code_1_and_its_name(session: FeedSession) -> None:
-    session.receive(subscribe("x" * 1000), 0.0)
+@pytest.mark.parametrize("length", [1_000, 1_001])
+def test_an_unknown_table_is_answered_by_code_1_and_its_name_up_to_a_bound(session: FeedSession, length: int) -> None:
+    session.receive(subscribe("x" * length), 0.0)
     packet = next_packet(session)
-    assert packet == Packet("error", {"code": Int(1), "text": f"there is no table '{'x' * 100}'", "table": "x" * 100})
+    assert packet == Packet("error", {"code": Int(1), "text": "there is no such table", "table": "x" * 1_000})
 
 
 @pytest.mark.parametrize("code", [3, 4, 99])
