@@ -110,8 +110,8 @@ def within(bounds: Mapping[str, tuple[int, int]]) -> Column:
 def mark_late(changes: DataFrame, rows: DataFrame, tombstones: DataFrame | None) -> DataFrame:
     """Add ``late`` to changes: whether one of their key that follows in ``sequence`` was applied before. Lazy.
 
-    A delete equal to its own tombstone is not late: its cut may be repeated. Also adds ``applied``, the position of the
-    key's existing row; NULL without one.
+    A delete equal to its own tombstone is not late while there is a row: its cut may be repeated. Also adds
+    ``applied`` and ``deleted``, the positions of the key's existing row and of its newest delete; NULL without one.
 
     Args:
         rows: ``key`` and ``position`` of the existing rows.
@@ -119,9 +119,9 @@ def mark_late(changes: DataFrame, rows: DataFrame, tombstones: DataFrame | None)
     """
     known = changes.join(rows.select("key", F.col("position").alias("applied")), "key", "left")
     late = F.coalesce(F.col("sequence") <= F.col("applied"), F.lit(False))
-    if tombstones is not None:
-        newest = tombstones.groupBy("key").agg(F.max("position").alias("deleted"))
-        known = known.join(newest, "key", "left")
-        same = (F.col("sequence") == F.col("deleted")) & (F.col("op") == DELETE)
-        late |= F.coalesce((F.col("sequence") <= F.col("deleted")) & ~same, F.lit(False))
-    return known.withColumn("late", late).drop("deleted")
+    if tombstones is None:
+        return known.withColumns({"late": late, "deleted": F.lit(None).cast("string")})
+    newest = tombstones.groupBy("key").agg(F.max("position").alias("deleted"))
+    same = (F.col("sequence") == F.col("deleted")) & (F.col("op") == DELETE) & F.col("applied").isNotNull()
+    late |= F.coalesce((F.col("sequence") <= F.col("deleted")) & ~same, F.lit(False))
+    return known.join(newest, "key", "left").withColumn("late", late)

@@ -131,6 +131,7 @@ class FeedBuild:
         places: Places | None = None,
         before: int | None = None,
         past: int | None = None,
+        sees_later: bool = False,
     ) -> Self:
         """Open a feed's tables; reads their positions, and completes what a stopped build left undone.
 
@@ -141,6 +142,7 @@ class FeedBuild:
             places: Locations of the tables; by default those in the settings.
             before: No table takes anything at or after this position; None for no bound.
             past: A table begins with the first snapshot after this position; None to begin with the first possible.
+            sees_later: As of `planning.feed_plan.FeedPlan`.
 
         Raises:
             StoreUnavailable: The store does not answer.
@@ -149,7 +151,7 @@ class FeedBuild:
         tables = {
             name: SilverTable(spark, feed, connector, connector.decoder(feed), name, places) for name in feed.tables
         }
-        plan = FeedPlan(connector, feed, places, settings.build.cut, before, past).begin()
+        plan = FeedPlan(connector, feed, places, settings.build.cut, before, past, sees_later).begin()
         restore(places, feed.name, list(tables))
         committed = {name: cut.committed_at for name, cut in last_cuts(places, feed.name).items()}
         now = datetime.fromtimestamp(clock(), UTC)

@@ -155,7 +155,8 @@ class _Folding:
     def _split_late(self, changes: DataFrame) -> _SplitChanges:
         """Drop late changes: folded with later ones, their values would pass for new.
 
-        A second copy of a change that a row has counts as missing in it, unless it is the last of the row.
+        A second copy of a change that a row has counts as missing in it, unless it is the last of the row. A delete has
+        no values to miss, but versions of a history before it have.
         """
         decoded, may_be_partial = self._decoded, self._silver.connector.has_partial_updates
         if not self._by_sequence:
@@ -167,14 +168,15 @@ class _Folding:
         before = _rows_before(decoded, changes, bounds={}, few=decoded.is_small)
         deleted = None if decoded.tombstones is None else by_key(decoded.tombstones, decoded.key)
         marked = mark_late(changes, before, deleted)
-        missing = F.col("late") & (F.col("sequence") < F.col("applied"))
+        after = F.greatest("applied", "deleted") if self._silver.conf.keeps_history else F.col("applied")
+        missing = F.col("late") & (F.col("sequence") < after)
         counters: Mapping[str, int] = {}
         if may_be_partial:
             marked = decoded.cached(marked)
             found = counted(marked, {**partial, LATE_PARTIAL: F.count_if(missing)})
             had_partial = had_partial or "partial" in found
             counters = {LATE_PARTIAL: found[LATE_PARTIAL]} if had_partial and LATE_PARTIAL in found else {}
-        in_time = marked.where(~F.col("late")).drop("late", "applied")
+        in_time = marked.where(~F.col("late")).drop("late", "applied", "deleted")
         return _SplitChanges(in_time, before, marked.where(missing) if counters else None, had_partial, counters)
 
     def _fold(self, changes: DataFrame) -> DataFrame:

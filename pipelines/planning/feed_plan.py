@@ -43,6 +43,8 @@ class FeedPlan:
         limits: Bounds of every cut.
         before: No table takes anything at or after this position; None for no bound.
         past: A table begins with the first snapshot after this position; None to begin with the first possible.
+        sees_later: What landed at or after ``before`` is seen all the same: no cut ends between a change and an older
+            one there.
     """
 
     connector: Connector
@@ -51,6 +53,7 @@ class FeedPlan:
     limits: CutLimits
     before: int | None
     past: int | None
+    sees_later: bool = False
     bisections: dict[str, CutBisection] = field(init=False)
     """The positions that cuts may not reach, by table."""
     control: Sequence[ControlFrame] = field(init=False, default=())
@@ -118,8 +121,9 @@ class FeedPlan:
         plan = planned(self.limits, before=before, at_least=at_least, beyond=beyond)
         if plan.cut is None or not self.connector.source_ordered:
             return plan
+        seen = None if self.sees_later else self.before
         most, ahead = (
-            planned(_times(each, self.limits), before=self.before, at_least=each * at_least, beyond=beyond).cut
+            planned(_times(each, self.limits), before=seen, at_least=each * at_least, beyond=beyond).cut
             for each in (2, 4)
         )
         last, half = plan.cut.last, plan.cut.ends[len(plan.cut.ends) // 2]

@@ -129,7 +129,13 @@ class BaseBuild:
         with (
             naming_damaged_file(*tables_of(self._places, feed.name, self.table)),
             FeedBuild.open(
-                lambda: self.spark, self.settings, self.connector, feed, places=self._places, before=before
+                lambda: self.spark,
+                self.settings,
+                self.connector,
+                feed,
+                places=self._places,
+                before=before,
+                sees_later=True,
             ) as build,
         ):
             build.refresh()

@@ -95,15 +95,22 @@ class BaseRows:
         return [*self._deletes_within(keys, within), *deletes, *inserts]
 
     def left_out(
-        self, keys: Sequence[str], before: Iterable[ReferenceChange], later: Iterable[ReferenceChange]
+        self,
+        keys: Sequence[str],
+        before: Iterable[ReferenceChange],
+        later: Iterable[ReferenceChange],
+        *,
+        versions: bool = False,
     ) -> LeftOut:
         """Return the rows of which a fold that begins with the base does not know all columns.
 
         Those the base does not know itself, and those of partial updates with a later change that is older than the
-        row: which columns it still sets is not known, until a whole row or a delete of the key comes.
+        row: which columns it still sets is not known, until a whole row or a delete of the key comes. Versions from
+        before that lack the change all the same.
 
         Args:
-            before: As `changes_within` returns them.
+            before: As `changes_within` returns them, or `version_changes_within`.
+            versions: Whether the rows have versions, and these are meant.
         """
         if not self.partial and not self.degraded:
             return LeftOut(keys, self.degraded)
@@ -115,7 +122,7 @@ class BaseRows:
             known = applied.get(change.key, "")
             if (change.sequence or "") < known:
                 late.add(change.key)
-            elif self._is_whole(change) and (change.sequence or "") > known:
+            elif not versions and self._is_whole(change) and (change.sequence or "") > known:
                 late.discard(change.key)
         lasting = () if self.history is None else self.degraded  # versions that lack a change are never mended
         return LeftOut(keys, frozenset(late.union(lasting)))

@@ -37,6 +37,7 @@ from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan
 from silverfold.connectors.verification import ReferenceChange
 from silverfold.pipelines.verifying.base_rows import END, START
 from silverfold.pipelines.verifying.compare import same
+from silverfold.pipelines.verifying.compared_rows import NOTHING_LEFT_OUT
 from silverfold.pipelines.verifying.landed_updates import LandedUpdate, in_order_of_effect
 from silverfold.pipelines.verifying.reference_fold import Expected, LandedContext, LandedTable, in_sequence
 from silverfold.pipelines.verifying.table_fold import Row, TableFold
@@ -123,6 +124,7 @@ class HistoryFold:
             begins,
             self.snapshot_end,
             base=base.position if base else None,
+            left_out=base.left_out(context.keys, before, late, versions=True) if base else NOTHING_LEFT_OUT,
         )
 
     def _begin(self, fold: VersionFold, keys: Sequence[str], within: KeySpan) -> Sequence[ReferenceChange]:

@@ -32,7 +32,15 @@ def planned(warehouse: Path, batches: list[int], *, max_frames: int = 200_000, f
     committed = json.dumps({"created": "1", "offsets": {"7": str(floor)}}).encode()
     landed.add([*[Frame(committed, Kind.CONTROL)] * (floor > 0), *frames], 1, 1_700_000_000)
     writer.append(landed.prepare().table)
-    plan = FeedPlan(CONNECTOR, SHOP, Places(str(warehouse)), CutLimits(max_frames=max_frames), None, None).begin()
+    return reading(warehouse, max_frames=max_frames)
+
+
+def reading(
+    warehouse: Path, *, max_frames: int = 200_000, before: int | None = None, sees_later: bool = False
+) -> FeedPlan:
+    """Return the plan of what has landed."""
+    limits = CutLimits(max_frames=max_frames)
+    plan = FeedPlan(CONNECTOR, SHOP, Places(str(warehouse)), limits, before, None, sees_later).begin()
     plan.refresh()
     return plan
 
@@ -122,3 +130,13 @@ def test_what_an_earlier_cut_took_may_come_again_behind_a_bad_frame(tmp_path: Pa
     plan.advance_to("orders", 2)
     plan.bisections["orders"].hold(5, next_cut(plan), BAD)
     assert next_cut(plan).last == 4
+
+
+@pytest.mark.parametrize(("batches", "last"), [([1, 2, 12, 10], 1), ([1, 2, 3, 4], 2), ([12, 2, 3, 1], None)])
+def test_what_ends_at_a_position_may_heed_what_is_behind_it(
+    tmp_path: Path, batches: list[int], last: int | None
+) -> None:
+    planned(tmp_path, batches)
+    assert next_cut(reading(tmp_path, before=3)).last == 2
+    cut = reading(tmp_path, before=3, sees_later=True).cut("orders").cut
+    assert (None if cut is None else cut.last) == last

@@ -95,6 +95,22 @@ def test_a_row_of_partial_updates_that_a_record_comes_late_to_is_compared_from_i
     assert ("1 key not compared" in found.reason) is counted
 
 
+LATE_THEN_WHOLE = [
+    ReferenceChange("update", 3, (1,), {"id": 1, "qty": 7}, sequence="4"),
+    ReferenceChange("insert", 4, (1,), {"id": 1, "name": "a", "qty": 7}, sequence="6"),
+]
+
+
+@pytest.mark.parametrize("versions", [False, True])
+def test_versions_from_before_a_whole_row_lack_a_late_change_all_the_same(versions: bool):
+    rows = SilverRows(Places("w").silver("shop", "orders"), 0)
+    base = BaseRows(0, 1, rows, deletes=None, history=rows, degraded=frozenset(), partial=True, misfit=None)
+    with patch.object(BaseRows, "names", ["id", "name", "qty"]):
+        before = [ReferenceChange("insert", 0, (1,), sequence="5")]
+        found = base.left_out(["id"], before, LATE_THEN_WHOLE, versions=versions)
+    assert found.keys == ({(1,)} if versions else set())
+
+
 @pytest.mark.parametrize(
     ("later", "has_history", "left_out"),
     [
