@@ -13,8 +13,8 @@ Spark's: then the cut is bisected.
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
@@ -44,18 +44,55 @@ def pairs_parted(
         places: Of the frames, by position: the position, a part of the source, and the frame's place there.
         earliest: Per update, the index of the first one that a cut may have together with it; by default the cut's.
     """
-    greatest: dict[str, tuple[list[tuple[int, ...]], list[int]]] = {}
-    steps = [0] * (len(cut.begins) + 1)
+    parts: dict[str, tuple[list[int], list[tuple[int, ...]]]] = {}
     for position, part, place in places:
-        ascending, updates = greatest.setdefault(part, ([], []))
-        newer, update = bisect_right(ascending, place), bisect_right(cut.begins, position) - 1
-        if newer < len(ascending):
-            steps[max(updates[newer], earliest[update] if earliest else 0)] += 1
-            steps[update] -= 1
-        else:
-            ascending.append(place)
-            updates.append(update)
+        updates, in_order = parts.setdefault(part, ([], []))
+        updates.append(bisect_right(cut.begins, position) - 1)
+        in_order.append(place)
+    steps = [0] * (len(cut.begins) + 1)
+    for updates, in_order in parts.values():
+        since = [0 if earliest is None else bisect_left(updates, earliest[update]) for update in updates]
+        for at, newer in enumerate(_first_newer(in_order, since)):
+            if newer < at:
+                steps[updates[newer]] += 1
+                steps[updates[at]] -= 1
     return list(accumulate(steps[:-1]))
+
+
+def _first_newer(places: Sequence[tuple[int, ...]], since: Sequence[int]) -> Sequence[int]:
+    """Return, per place, the index of the first greater one from its index in ``since`` on; its own or more if none is.
+
+    Nearly always that is the first greater one of all.
+    """
+    found, asked = list(range(len(places))), dict[int, list[int]]()
+    greatest, ascending = list[int](), list[tuple[int, ...]]()
+    for at, place in enumerate(places):
+        if not ascending or place > ascending[-1]:
+            ascending.append(place)
+            greatest.append(at)
+        elif (newer := bisect_right(ascending, place)) < len(ascending):
+            found[at] = greatest[newer]
+            if found[at] < since[at]:
+                asked.setdefault(since[at], []).append(at)
+    if asked:
+        _find_from(asked, places, found)
+    return found
+
+
+def _find_from(asked: Mapping[int, Sequence[int]], places: Sequence[tuple[int, ...]], found: list[int]) -> None:
+    """Find the first greater places from an index on, of those that are asked for by that index."""
+    ranks = {place: -rank for rank, place in enumerate(sorted(set(places)))}
+    indexes, negated = list[int](), list[int]()  # of the places from here on that none before them reaches, last first
+    for index in reversed(range(len(places))):
+        rank = ranks[places[index]]
+        while negated and negated[-1] >= rank:
+            negated.pop()
+            indexes.pop()
+        negated.append(rank)
+        indexes.append(index)
+        for at in asked.get(index, ()):
+            greater = bisect_left(negated, ranks[places[at]])
+            found[at] = indexes[greater - 1] if greater else at
 
 
 def joined_updates(cut: Cut, places: Iterable[tuple[int, str, tuple[int, ...]]]) -> Cut:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from silverfold.conf.errors import DuplicateKey, SchemaDrift, UndecodableFrame
 from silverfold.connectors.base import Cut
-from silverfold.pipelines.holding.cut_bisection import MOST_TRIES, CutBisection, joined_updates
+from silverfold.pipelines.holding.cut_bisection import MOST_TRIES, CutBisection, joined_updates, pairs_parted
 
 TWICE = DuplicateKey("two rows", table="quotes")
 BAD = UndecodableFrame(table="quotes", position=14, cause_class="INVALID_VALUE", reason="range-count")
@@ -181,6 +184,20 @@ def test_parts_of_a_source_have_no_order_among_each_other():
     places = [(2, "a", (5, 0)), (4, "b", (1, 0)), (5, "a", (5, 1)), (7, "b", (0, 9)), (9, "a", (6, 0))]
     joined = joined_updates(five, places)
     assert (joined.begins, joined.ends) == ((1, 3, 8), (2, 7, 9))
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), min_size=1, max_size=12), st.integers(1, 13))
+def test_pairs_are_of_an_update_and_the_first_newer_one_that_a_cut_may_have_together_with_it(frames, reach):
+    whole = cut(*((at, at) for at in range(len(frames))))
+    earliest = [max(at - reach + 1, 0) for at in range(len(frames))]
+    pairs = [
+        (min(newer), late)
+        for late, (part, place) in enumerate(frames)
+        if (newer := [at for at in range(earliest[late], late) if frames[at][0] == part and frames[at][1] > place])
+    ]
+    expected = [sum(newer <= end < late for newer, late in pairs) for end in range(len(frames))]
+    places = [(at, part, (place,)) for at, (part, place) in enumerate(frames)]
+    assert pairs_parted(whole, places, earliest) == expected
 
 
 def test_of_joined_updates_a_shorter_cut_ends_between_two_of_them():
