@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from enum import Enum, auto
 from typing import Any, Final, TypeAlias
 
@@ -26,7 +25,7 @@ from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
 from silverfold.connectors.sqlitecloud.protocol.landed.payload import Change, TableUpdate
-from silverfold.connectors.sqlitecloud.protocol.landed.values import columns_of
+from silverfold.connectors.sqlitecloud.protocol.landed.values import Column, columns_of
 from silverfold.connectors.sqlitecloud.protocol.messages import Value
 
 PARTIAL_MOVE: Final = "partial_move"
@@ -74,20 +73,17 @@ class SnapshotWindow:
         """Why the attempt is void, as far as known; None while it may still succeed."""
 
     def select(self, rows: Iterable[Sequence[Value]]) -> None:
-        """Add rows of the snapshot, but for those whose key does not fit its column's type: they hold the table."""
-        for row in rows:
-            with suppress(InvalidValue):
-                self._rows.append(_identity(self._typed([row[at] for at in self._key_indexes], sent=False)))
+        """Add rows of the snapshot."""
+        self._rows.extend([_identity(self._typed([row[at] for at in self._key_indexes], sent=False)) for row in rows])
 
     def notify(self, update: TableUpdate) -> None:
-        """Add a notification of the table from inside the window, but for changes of keys that do not fit."""
+        """Add a notification of the table from inside the window."""
         if not self.matches(update):
             self.void = self.void or OTHER_COLUMNS
             return
         order = [update.keys.index(name) for name in self._keys]
         for change in update.changes:
-            with suppress(InvalidValue):
-                self._apply(change, order)
+            self._apply(change, order)
 
     def matches(self, update: TableUpdate) -> bool:
         """Return whether a notification has the described key and no other columns. Also valid after the window."""
@@ -118,7 +114,15 @@ class SnapshotWindow:
             self.void = self.void or PARTIAL_MOVE
 
     def _typed(self, key: Sequence[Any], *, sent: bool) -> TypedKey:
-        return tuple([column.value(part, sent=sent) for column, part in zip(self._columns, key, strict=True)])
+        return tuple([_typed(column, part, sent=sent) for column, part in zip(self._columns, key, strict=True)])
+
+
+def _typed(column: Column, part: Any, *, sent: bool) -> Any:
+    """Return a key's value in its column's type; as it came if it does not fit, which holds the table until it does."""
+    try:
+        return column.value(part, sent=sent)
+    except InvalidValue:
+        return repr(part)
 
 
 def _identity(key: TypedKey) -> int:

@@ -93,7 +93,8 @@ def test_letters_of_either_case_name_one_row_of_a_nocase_key() -> None:
         ([("UPDATE", None, {"id": 1, "a": "x"}), ("UPDATE", None, {"id": 1, "b": "x"})], None),
         ([("INSERT", None, {"id": 1, "c": "x"})], "other_columns"),
         ([("INSERT", None, {"id": "x"})], None),
-        ([("INSERT", None, {"id": "x"}), ("UPDATE", None, {"id": 5, "a": "x"})], "unexplained_update"),
+        ([("UPDATE", None, {"id": "x", "a": "y"})], "unexplained_update"),
+        ([("UPDATE", ["x"], {"id": "y", "a": "z"})], "partial_move"),
     ],
 )
 def test_what_the_snapshot_does_not_explain_voids_it(entries: list[Any], void: str | None) -> None:
@@ -124,8 +125,8 @@ def test_a_generated_column_that_is_told_all_the_same_is_known() -> None:
     assert seen.close() is None
 
 
-def test_a_key_that_does_not_fit_its_column_voids_no_snapshot_since_it_holds_the_table() -> None:
+def test_keys_that_do_not_fit_their_column_are_followed_as_they_came() -> None:
     seen = window()
-    seen.notify(table_update(("UPDATE", None, {"id": 1, "a": "x"})))
+    seen.notify(table_update(("UPDATE", None, {"id": "x", "a": "x"}), ("UPDATE", None, {"id": 1, "a": "x"})))
     seen.select([("x", None, None), (1, "p", "q")])
     assert seen.close() is None
