@@ -28,7 +28,7 @@ import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 from structlog.typing import FilteringBoundLogger
 
@@ -36,6 +36,13 @@ from silverfold.conf.errors import LocalProtocolError, SilverfoldError, SourceUn
 from silverfold.connectors.tengi.protocol.events import BadFrame, Closed, MessageReceived, Transport
 from silverfold.connectors.tengi.protocol.values import Identifier, Message
 from silverfold.connectors.tengi.transports.link import Link, cancel_and_wait
+from silverfold.connectors.tengi.transports.listeners import (
+    Listeners,
+    MessageListener,
+    Registration,
+    check_connection_listener,
+    notify,
+)
 from silverfold.connectors.tengi.transports.queues import Inbox
 
 _CALLS: Final[ContextVar[frozenset[asyncio.Event]]] = ContextVar("_CALLS", default=frozenset())
@@ -46,46 +53,7 @@ _ENDS: Final[ContextVar[frozenset[asyncio.Event]]] = ContextVar("_ENDS", default
 _MAX_UNANSWERED: Final = 1_000
 """Most requests without an answer that are remembered."""
 
-_T = TypeVar("_T")
-
-
-class ConnectionListener:
-    """Base of listeners to a connection's events. Methods do nothing by default; they may be coroutine functions."""
-
-    def on_connected(self, connection: Connection) -> Awaitable[None] | None:
-        """Called once ``on_connect`` has returned, before the first message."""
-
-    def on_message(self, connection: Connection, message: Message) -> Awaitable[None] | None:
-        """Called for each message, after the message listeners."""
-
-    def on_exception(self, connection: Connection, error: Exception) -> Awaitable[None] | None:
-        """Called for an unreadable message, for an error of a listener, and when the connection breaks."""
-
-    def on_disconnected(self, connection: Connection) -> Awaitable[None] | None:
-        """Called when the peer or the network has ended the connection, not after ``disconnect``."""
-
-    def on_closed(self, connection: Connection) -> Awaitable[None] | None:
-        """Called once, as the last event."""
-
-
-_EVENTS: Final = frozenset(name for name in vars(ConnectionListener) if name.startswith("on_"))
-
-MessageListener: TypeAlias = Callable[["Connection", Message], Awaitable[None] | None]
 OnConnect: TypeAlias = Callable[["Connection"], Awaitable[None] | None]
-
-
-class Registration:
-    """A listener that was added."""
-
-    def __init__(self, listeners: list[_T], listener: _T) -> None:
-        self._remove: Callable[[], None] = lambda: listeners.remove(listener)
-        self._is_active = True
-
-    def remove(self) -> None:
-        """Remove the listener. Safe to repeat."""
-        if self._is_active:
-            self._is_active = False
-            self._remove()
 
 
 class Connection:
@@ -94,8 +62,8 @@ class Connection:
     def __init__(self, link: Link, log: FilteringBoundLogger) -> None:
         self._link = link
         self._log = log.bind(connection=str(link.connection_id), transport=link.transport.value)
-        self._message_listeners: list[MessageListener] = []
-        self._connection_listeners: list[object] = []
+        self._message_listeners = Listeners[MessageListener]()
+        self._connection_listeners = Listeners[object]()
         self._requests: dict[Identifier, asyncio.Future[Message]] = {}
         self._unanswered: dict[Identifier, None] = {}  # the oldest first
         self._received = Inbox()
@@ -144,23 +112,23 @@ class Connection:
     def add_message_listener(self, listener: MessageListener) -> Registration:
         """Call ``listener(connection, message)`` for each message that is no answer to a `request`.
 
+        A listener that is added while a message is delivered gets the next one.
+
         Raises TypeError for what cannot be called.
         """
         if not callable(listener):
             raise TypeError(f"a message listener is a function, no {type(listener).__name__}")
-        self._message_listeners.append(listener)
-        return Registration(self._message_listeners, listener)
+        return self._message_listeners.add(listener)
 
     def add_connection_listener(self, listener: object) -> Registration:
         """Call the listener's methods for the connection's events: those of `ConnectionListener` that it has.
 
+        A listener that is added during an event gets the next one.
+
         Raises TypeError for what has none of them.
         """
-        has_any = hasattr(type(listener), "__getattr__") or not _EVENTS.isdisjoint(dir(listener))
-        if isinstance(listener, type) or not has_any:
-            raise TypeError(f"a connection listener is an object with one of the methods {', '.join(sorted(_EVENTS))}")
-        self._connection_listeners.append(listener)
-        return Registration(self._connection_listeners, listener)
+        check_connection_listener(listener)
+        return self._connection_listeners.add(listener)
 
     async def write_object(self, value: object) -> Message:
         """Queue an object, waiting for room, and return its message. A `Message` is sent with its own id.
@@ -311,12 +279,17 @@ class Connection:
         await self._fire("on_connected")
         while self._finishing is None and (item := await self._received.get()) is not None:
             if isinstance(item, Message):
-                for listener in list(self._message_listeners):
-                    await self._guarded(listener, self, item)
-                await self._fire("on_message", item)
+                await self._deliver_message(item)
             else:
                 await self._report(item)
         await self._finish()
+
+    async def _deliver_message(self, message: Message) -> None:
+        connection_listeners = self._connection_listeners.current()
+        for listener in self._message_listeners.current():
+            await self._guarded(listener, self, message)
+        for each in connection_listeners:
+            await self._guarded(notify, each, "on_message", self, message)
 
     async def _finish(self) -> None:
         """Tell the listeners of the end, once, in a task of its own that nobody cancels."""
@@ -336,8 +309,8 @@ class Connection:
         self._log.debug("connection_closed", by="us" if self._is_leaving else "peer")
 
     async def _fire(self, event: str, *arguments: object) -> None:
-        for listener in list(self._connection_listeners):
-            await self._guarded(_notify, listener, event, self, *arguments)
+        for listener in self._connection_listeners.current():
+            await self._guarded(notify, listener, event, self, *arguments)
 
     async def _guarded(self, function: Callable[..., Awaitable[None] | None], *arguments: object) -> None:
         """Call a listener; its error is an event, and costs the others nothing. That the peer has left is no fault."""
@@ -350,9 +323,9 @@ class Connection:
 
     async def _report(self, error: Exception) -> None:
         self._log.info("connection_error", reason=str(error))
-        for listener in list(self._connection_listeners):
+        for listener in self._connection_listeners.current():
             with contextlib.suppress(Exception):  # reporting an error of on_exception would call on_exception again
-                await self._call(_notify, listener, "on_exception", self, error)
+                await self._call(notify, listener, "on_exception", self, error)
 
     async def _call(self, function: Callable[..., Awaitable[None] | None], *arguments: object) -> None:
         """Call a user's function. Raise its error, as an Exception, unless our task is cancelled or its loop over."""
@@ -375,12 +348,6 @@ class Connection:
             call.set()
             self._calls.discard(call)
             _CALLS.set(calls)
-
-
-def _notify(listener: object, event: str, *arguments: object) -> Awaitable[None] | None:
-    """Call a listener's method for an event, if it has one."""
-    method: Callable[..., Awaitable[None] | None] | None = getattr(listener, event, None)
-    return None if method is None else method(*arguments)
 
 
 async def end_all(connections: Iterable[Connection]) -> None:
