@@ -153,6 +153,8 @@ class Connection:
             TimeoutError: No answer came in time.
             SourceUnavailable: The connection ended before the answer.
             LocalProtocolError: A request with the same id is open.
+            WireError: The answer cannot be read, such as for a type that only the peer knows. If not even its end is
+                found, listeners get the error, too (``on_exception``): it costs more than the answer.
             Exception: As `write_object`.
         """
         if self._ended.is_set():
@@ -254,17 +256,22 @@ class Connection:
 
     async def _take(self, event: MessageReceived | BadFrame) -> Exception | None:
         """Hand an event to its request, or to the listeners. Return its error, if any."""
+        is_bad = isinstance(event, BadFrame)
         item: Message | Exception
         try:
             item = event.error if isinstance(event, BadFrame) else event.message
         except SilverfoldError as error:
             item = error
-        request = self._requests.get(item.id) if isinstance(item, Message) else None
-        if request is not None and not request.done() and isinstance(item, Message):
-            request.set_result(item)
-            return None
-        if isinstance(item, Message) and item.id in self._unanswered:
-            self._log.info("late_answer", id=str(item.id))
+        request = None if event.message_id is None else self._requests.get(event.message_id)
+        if request is not None and not request.done():
+            if isinstance(item, Message):
+                request.set_result(item)
+            else:
+                request.set_exception(item)
+            if not is_bad:
+                return None
+        elif not is_bad and event.message_id in self._unanswered:
+            self._log.info("late_answer", id=str(event.message_id))
             return None
         await self._received.put(item, len(event.raw))
         return None if isinstance(item, Message) else item
