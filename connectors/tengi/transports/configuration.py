@@ -119,6 +119,8 @@ class Configuration:
 
     transports: Mapping[Transport, int] = field(default_factory=dict)
     """Ports by transport. A client tries them in this order."""
+    free_ports: Mapping[Transport, int] = field(default_factory=dict)
+    """Server: of the transports with port 0, those with equal numbers here share a free port; so do those without."""
     tls: Tls | None = None
     types: TypeRegistry = BUILT_IN
     peer: Peer = Peer.TENGI
@@ -176,7 +178,7 @@ class ConfigurationBuilder:
         """Add transports by name, short or Java's long one. Transports of a server may share a port.
 
         Args:
-            port: 0 at a server for any free one.
+            port: 0 at a server for any free one, which the transports of this call share: another call has another.
 
         Raises:
             UnsupportedTransport: tengi names the transport, but it is not supported.
@@ -185,7 +187,9 @@ class ConfigurationBuilder:
         if not 0 <= port < 1 << 16:
             raise ConfigError(file=_FILE, key="port", found=port, allowed="0 to 65535")
         added = {parse_transport(each, file=_FILE): port for each in transports}
-        return self.set(transports={**self._settings.transports, **added})
+        before = self._settings.free_ports
+        free_ports = {**before, **dict.fromkeys(added, max(before.values(), default=0) + 1)}
+        return self.set(transports={**self._settings.transports, **added}, free_ports=free_ports)
 
     def ssl(self, **settings: Any) -> Self:
         """Encrypt all transports. The settings are those of `Tls`."""
@@ -220,6 +224,8 @@ class ConfigurationBuilder:
         """
         if settings.get("peer", Peer.TENGI) not in list(Peer):
             raise ConfigError(file=_FILE, key="peer", found=settings["peer"], allowed="tengi or java")
+        if "transports" in settings:
+            settings.setdefault("free_ports", {})
         self._settings = replace(self._settings, **settings)
         self._settings = replace(self._settings, peer=Peer(self._settings.peer))
         return self

@@ -92,11 +92,12 @@ class Listening:
             ConfigError: A certificate cannot be used.
         """
         tls = self._settings.tls.server_context() if self._settings.tls else None
-        shared: dict[int, list[Transport]] = {}
+        shared: dict[tuple[int, int | None], list[Transport]] = {}
         for transport, port in self._settings.transports.items():
-            shared.setdefault(port, []).append(transport)
+            free = None if port else self._settings.free_ports.get(transport)
+            shared.setdefault((port, free), []).append(transport)
         try:
-            for port, transports in shared.items():
+            for (port, _), transports in shared.items():
                 listening = listen(self._settings.host, port)
                 self._listening.append(listening)
                 self.ports |= dict.fromkeys(transports, listening.getsockname()[1])
