@@ -103,6 +103,8 @@ class Closed(NamedTuple):
     """The end of the connection."""
 
     reason: str
+    is_ours: bool = False
+    """Whether this side ended it."""
 
 
 Event: TypeAlias = HandshakeReceived | MessageReceived | PollReceived | PollAnswered | BadFrame | Closed

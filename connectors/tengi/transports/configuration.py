@@ -144,6 +144,9 @@ class Configuration:
     """Seconds between bytes of the answer to a poll, and at a server for a request's body; Java takes 5 s for all."""
     max_answer: int = MAX_ANSWER
     """Client: most bytes of an answer to a poll."""
+    presence_interval: float = 15.0
+    """Client: seconds between requests over HTTP that show that it is there while it does not poll, as its listeners
+    are busy. The server's ``expire_after`` has to be longer, by what such a request may take."""
 
     host: str = "127.0.0.1"
     """Server: address to listen on."""
@@ -154,7 +157,7 @@ class Configuration:
     max_poll_answer: int = 1 << 20
     """Server: most bytes of an answer to a poll; a single larger message is sent alone."""
     expire_after: float = 60.0
-    """Server: seconds without a request after which a connection over HTTP has ended."""
+    """Server: seconds without a request after which a connection over HTTP has ended, unless one is being served."""
     dead_after: float | None = None
     """Server: seconds without a packet after which a connection over TCP or WebSocket has ended; None for never."""
     max_connections: int = 1000

@@ -2,6 +2,7 @@
 
 One task reads. Another calls the listeners, one after another, message by message. A listener is a function or a
 coroutine function. While it runs, up to `queues.MAX_UNDELIVERED` messages are read ahead; then the peer has to wait.
+One that blocks the event loop may take no longer over HTTP than the server's ``expire_after``.
 
 Listeners, and ``on_connect``, may await all methods of their connection, its client and its server:
 
@@ -70,6 +71,7 @@ class Connection:
         self._calls: set[asyncio.Event] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._is_leaving = False
+        self._end: Closed | None = None
         self._ended, self._closed = asyncio.Event(), asyncio.Event()
         self._awaited_end = asyncio.Event()  # all listeners know, or the one that runs is ending connections itself
         self._finishing: asyncio.Task[None] | None = None
@@ -249,6 +251,7 @@ class Connection:
         try:
             while not isinstance(event := await self._link.next_event(), Closed):
                 last = await self._take(event)
+            self._end = event
         except SilverfoldError as error:
             if error is not last and not self._is_leaving:
                 return error
@@ -313,7 +316,8 @@ class Connection:
         await self._fire("on_closed")
         self._closed.set()
         self._awaited_end.set()
-        self._log.debug("connection_closed", by="us" if self._is_leaving else "peer")
+        is_ours = self._is_leaving or (self._end is not None and self._end.is_ours)
+        self._log.debug("connection_closed", by="us" if is_ours else "peer", reason=self._end and self._end.reason)
 
     async def _fire(self, event: str, *arguments: object) -> None:
         for listener in self._connection_listeners.current():
