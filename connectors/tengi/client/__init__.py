@@ -9,7 +9,8 @@ await client.stop()
 
 from silverfold.connectors.tengi.client.client import Client
 from silverfold.connectors.tengi.transports.configuration import Configuration, ConfigurationBuilder
-from silverfold.connectors.tengi.transports.connection import Connection, ConnectionListener, Registration
+from silverfold.connectors.tengi.transports.connection import Connection
+from silverfold.connectors.tengi.transports.listeners import ConnectionListener, Registration
 from silverfold.connectors.tengi.transports.names import ClientTransports, UnsupportedTransport
 
 __all__ = [

@@ -10,8 +10,9 @@ import structlog
 
 from silverfold.conf.errors import ConfigError, SourceUnavailable
 from silverfold.connectors.tengi.transports.configuration import Configuration
-from silverfold.connectors.tengi.transports.connection import Connection, ConnectionListener, OnConnect, end_all
+from silverfold.connectors.tengi.transports.connection import Connection, OnConnect, end_all
 from silverfold.connectors.tengi.transports.dialing import open_first_link
+from silverfold.connectors.tengi.transports.listeners import ConnectionListener
 
 _STOPPED: Final = "the client was stopped"
 

@@ -79,7 +79,8 @@ _CODES: Final[Mapping[type[np.number[Any]], str]] = {
 class Encoder:
     """Writes fields one after another; `to_bytes` returns them.
 
-    A value that does not fit its field raises InvalidValue. Fields that were written before stay.
+    A value that does not fit its field raises InvalidValue. It writes nothing, and neither does the object that it is
+    part of; what was written before stays, and writing can go on.
 
     Args:
         types: User types for `write_object`.
@@ -177,8 +178,13 @@ class Encoder:
     def write_nullable_object(self, value: object) -> None:
         """Write 0 for None, else 1 and the object."""
         self.write_boolean(value is not None)
-        if value is not None:
+        if value is None:
+            return
+        try:
             self.write_object(value)
+        except BaseException:
+            del self._out[-1:]
+            raise
 
     def write_object(self, value: object) -> None:
         """Write a value with the id of its type.
@@ -192,11 +198,17 @@ class Encoder:
         if scalar is not None:
             self._pack(scalar, value)
             return
+        begin = len(self._out)
         self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise InvalidValue(f"more than {MAX_DEPTH} objects in one another", reason="too_deep")
-        self._write_composite(value)
-        self._depth -= 1
+        try:
+            if self._depth > MAX_DEPTH:
+                raise InvalidValue(f"more than {MAX_DEPTH} objects in one another", reason="too_deep")
+            self._write_composite(value)
+        except BaseException:
+            del self._out[begin:]
+            raise
+        finally:
+            self._depth -= 1
 
     def _write_composite(self, value: object) -> None:
         match value:

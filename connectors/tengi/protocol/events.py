@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from silverfold.conf.errors import ProtocolError, WireError
 from silverfold.connectors.tengi.protocol.decoder import Decoder
+from silverfold.connectors.tengi.protocol.heads import IDENTIFIER, MESSAGE, read_head
 from silverfold.connectors.tengi.protocol.registry import TypeRegistry
 from silverfold.connectors.tengi.protocol.values import Identifier, Message
 
@@ -85,11 +86,25 @@ class BadFrame(NamedTuple):
     error: WireError | ProtocolError
     raw: bytes
 
+    @property
+    def message_id(self) -> Identifier | None:
+        """The message's id; None if it cannot be read, or the message is not allowed."""
+        if isinstance(self.error, ProtocolError):
+            return None
+        if self.raw.startswith(MESSAGE + IDENTIFIER):  # in the answer to a poll
+            return Identifier(self.raw[4:20]) if len(self.raw) >= 20 else None
+        try:
+            return read_head(self.raw).message_id
+        except (WireError, ProtocolError):
+            return None
+
 
 class Closed(NamedTuple):
     """The end of the connection."""
 
     reason: str
+    is_ours: bool = False
+    """Whether this side ended it."""
 
 
 Event: TypeAlias = HandshakeReceived | MessageReceived | PollReceived | PollAnswered | BadFrame | Closed

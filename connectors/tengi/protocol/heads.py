@@ -20,7 +20,8 @@ MAGIC: Final = b"TeNgI"
 """First bytes of a client on TCP."""
 MESSAGE: Final = b"\xff\x9a"
 """First bytes of a Message."""
-_IDENTIFIER: Final = b"\xff\x9b"
+IDENTIFIER: Final = b"\xff\x9b"
+"""First bytes of an Identifier."""
 _HANDSHAKE: Final = b"\xff\x99\xff\x37"
 
 
@@ -43,7 +44,7 @@ def read_head(packet: bytes) -> Head:
         InvalidValue: ``unexpected_object``: an Identifier is missing.
         RemoteProtocolError: ``unexpected_object``: the packet has neither a Handshake nor a Message.
     """
-    if packet.startswith(b"\1\xff\x9b") and packet.startswith(MESSAGE + _IDENTIFIER, 19) and len(packet) >= 39:
+    if packet.startswith(b"\1\xff\x9b") and packet.startswith(MESSAGE + IDENTIFIER, 19) and len(packet) >= 39:
         return Head(Identifier(packet[3:19]), Identifier(packet[23:39]), 39)  # a quarter of the time, and most packets
     decoder = Decoder(packet)
     connection_id = _read_identifier(decoder) if decoder.read_boolean() else None
@@ -57,14 +58,14 @@ def read_head(packet: bytes) -> Head:
 
 def _read_identifier(decoder: Decoder) -> Identifier:
     at = decoder.offset
-    if decoder.read_bytes(2) != _IDENTIFIER:
+    if decoder.read_bytes(2) != IDENTIFIER:
         raise InvalidValue("an Identifier is due", offset=at, reason="unexpected_object")
     return decoder.read_identifier()
 
 
 def encode_message_of(body: bytes) -> bytes:
     """Return a new Message with a random id, encoded as an object. ``body`` is an encoded object."""
-    return MESSAGE + _IDENTIFIER + Identifier.random() + body
+    return MESSAGE + IDENTIFIER + Identifier.random() + body
 
 
 def encode_message(message: Message, types: TypeRegistry = BUILT_IN) -> bytes:

@@ -10,7 +10,8 @@ from silverfold.conf.errors import OversizedMessage, SilverfoldError
 from silverfold.connectors.tengi.protocol.heads import encode_message
 from silverfold.connectors.tengi.protocol.registry import BUILT_IN, TypeRegistry
 from silverfold.connectors.tengi.protocol.values import Message
-from silverfold.connectors.tengi.transports.connection import Connection, ConnectionListener, Registration
+from silverfold.connectors.tengi.transports.connection import Connection
+from silverfold.connectors.tengi.transports.listeners import ConnectionListener, Registration
 
 
 class Broadcaster(ConnectionListener):

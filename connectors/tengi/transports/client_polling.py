@@ -1,6 +1,10 @@
 """The client's link over HTTP long polling: one task polls while events are wanted, another posts queued packets.
 
 There is one poll at a time. A sent poll is only abandoned at the end, for the server empties its queue to answer it.
+
+While no events are wanted, a third task shows that the client is there, or the server would take it for gone: it polls
+with the preference for no messages. A server that does not know the preference may answer with messages. They wait, and
+until they are taken, there is no other such poll: what is read ahead is bounded.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ from silverfold.connectors.tengi.transports.requests import CONTENT_TYPE, MAX_HE
 
 _CLOSED: Final = Closed("end of the connection")
 _SHORTEST_POLL: Final = 0.1
-"""Least seconds between polls that bring no message: some servers answer at once."""
+"""Least seconds between polls that bring no message, or want none: some servers answer at once."""
 
 
 class ClientPollingLink(Link):
@@ -57,6 +61,9 @@ class ClientPollingLink(Link):
         self._events: deque[LinkEvent] = deque()
         self._polling: asyncio.Task[None] | None = None
         self._posting: asyncio.Task[None] | None = None
+        self._showing: asyncio.Task[None] | None = None
+        self._is_ahead = False
+        """Whether the last poll brought events that nobody wanted yet."""
         self._post_socket: Connection | None = None
         self._has_ended = False
 
@@ -79,6 +86,7 @@ class ClientPollingLink(Link):
     def start(self) -> None:
         """Start posting queued packets, after the handshakes."""
         self._posting = asyncio.create_task(self._post_queued())
+        self._showing = asyncio.create_task(self._show_presence())
 
     async def next_event(self) -> LinkEvent:
         """See `Link.next_event`."""
@@ -117,7 +125,7 @@ class ClientPollingLink(Link):
     async def abort(self) -> None:
         """See `Link.abort`."""
         self._end()
-        tasks = [each for each in (self._polling, self._posting) if each is not None]
+        tasks = [each for each in (self._polling, self._posting, self._showing) if each is not None]
         await cancel_and_wait(*tasks)
         for each in tasks:
             if not each.cancelled():
@@ -132,9 +140,17 @@ class ClientPollingLink(Link):
         self._has_ended = True
         self._outbox.close(drop=True)
 
-    async def _poll(self) -> None:
+    async def _show_presence(self) -> None:
+        while not self._has_ended:
+            await asyncio.sleep(max(self._settings.presence_interval, _SHORTEST_POLL))
+            polling = self._polling
+            is_idle = polling is None or (polling.done() and not polling.cancelled() and polling.exception() is None)
+            if is_idle and not self._is_ahead and not self._has_ended:
+                self._polling = asyncio.create_task(self._poll(wants_messages=False))
+
+    async def _poll(self, *, wants_messages: bool = True) -> None:
         again_at = asyncio.get_running_loop().time() + _SHORTEST_POLL
-        body = await self._exchange(self._client.send_poll())
+        body = await self._exchange(self._client.send_poll(), prefers_minimal=not wants_messages)
         if body is None:
             raise SourceUnavailable("the server closed the connection without an answer to a poll")
         self._received()
@@ -143,13 +159,15 @@ class ClientPollingLink(Link):
         if isinstance(event, BadFrame):  # whoever gives no answer to a poll would give none to the next
             self._events.append(event)
             raise event.error
+        held = len(self._events)
         while event is not None:
             if isinstance(event, PollAnswered):
                 self._events += event.messages
             else:
                 self._events.append(event)  # type: ignore[arg-type]  # a bad frame: handshakes and polls are over
             event = self._client.next_event()
-        if not any(isinstance(each, MessageReceived) for each in self._events):
+        self._is_ahead = not wants_messages and len(self._events) > held
+        if wants_messages and not any(isinstance(each, MessageReceived) for each in self._events):
             await asyncio.sleep(again_at - asyncio.get_running_loop().time())
 
     async def _post_queued(self) -> None:
@@ -197,7 +215,7 @@ class ClientPollingLink(Link):
     async def _connect(self) -> Connection:
         return await connect(self._address, timeout=self._settings.connect_timeout, tls=self._tls)
 
-    async def _exchange(self, packet: bytes) -> bytes | None:
+    async def _exchange(self, packet: bytes, *, prefers_minimal: bool = False) -> bytes | None:
         """Return the body of the answer to a handshake or a poll; None if the server closed without one."""
         socket = await self._connect()
         try:
@@ -207,7 +225,8 @@ class ClientPollingLink(Link):
                     self._received()
                     limit.reschedule(self.last_received + self._settings.request_timeout)
 
-                await socket.send(encode_post(packet, host=str(self._address), closes=True))
+                post = encode_post(packet, host=str(self._address), closes=True, prefers_minimal=prefers_minimal)
+                await socket.send(post)
                 answer = await self._read_answer(socket, self._settings.max_answer, received)
         except TimeoutError:
             raise SourceUnavailable("no answer to a request in time") from None

@@ -119,6 +119,8 @@ class Configuration:
 
     transports: Mapping[Transport, int] = field(default_factory=dict)
     """Ports by transport. A client tries them in this order."""
+    free_ports: Mapping[Transport, int] = field(default_factory=dict)
+    """Server: of the transports with port 0, those with equal numbers here share a free port; so do those without."""
     tls: Tls | None = None
     types: TypeRegistry = BUILT_IN
     peer: Peer = Peer.TENGI
@@ -142,6 +144,9 @@ class Configuration:
     """Seconds between bytes of the answer to a poll, and at a server for a request's body; Java takes 5 s for all."""
     max_answer: int = MAX_ANSWER
     """Client: most bytes of an answer to a poll."""
+    presence_interval: float = 15.0
+    """Client: seconds between requests over HTTP that show that it is there while it does not poll, as its listeners
+    are busy. The server's ``expire_after`` has to be longer, by what such a request may take."""
 
     host: str = "127.0.0.1"
     """Server: address to listen on."""
@@ -152,7 +157,7 @@ class Configuration:
     max_poll_answer: int = 1 << 20
     """Server: most bytes of an answer to a poll; a single larger message is sent alone."""
     expire_after: float = 60.0
-    """Server: seconds without a request after which a connection over HTTP has ended."""
+    """Server: seconds without a request after which a connection over HTTP has ended, unless one is being served."""
     dead_after: float | None = None
     """Server: seconds without a packet after which a connection over TCP or WebSocket has ended; None for never."""
     max_connections: int = 1000
@@ -176,7 +181,7 @@ class ConfigurationBuilder:
         """Add transports by name, short or Java's long one. Transports of a server may share a port.
 
         Args:
-            port: 0 at a server for any free one.
+            port: 0 at a server for any free one, which the transports of this call share: another call has another.
 
         Raises:
             UnsupportedTransport: tengi names the transport, but it is not supported.
@@ -185,7 +190,9 @@ class ConfigurationBuilder:
         if not 0 <= port < 1 << 16:
             raise ConfigError(file=_FILE, key="port", found=port, allowed="0 to 65535")
         added = {parse_transport(each, file=_FILE): port for each in transports}
-        return self.set(transports={**self._settings.transports, **added})
+        before = self._settings.free_ports
+        free_ports = {**before, **dict.fromkeys(added, max(before.values(), default=0) + 1)}
+        return self.set(transports={**self._settings.transports, **added}, free_ports=free_ports)
 
     def ssl(self, **settings: Any) -> Self:
         """Encrypt all transports. The settings are those of `Tls`."""
@@ -220,6 +227,8 @@ class ConfigurationBuilder:
         """
         if settings.get("peer", Peer.TENGI) not in list(Peer):
             raise ConfigError(file=_FILE, key="peer", found=settings["peer"], allowed="tengi or java")
+        if "transports" in settings:
+            settings.setdefault("free_ports", {})
         self._settings = replace(self._settings, **settings)
         self._settings = replace(self._settings, peer=Peer(self._settings.peer))
         return self

@@ -2,6 +2,7 @@
 
 One task reads. Another calls the listeners, one after another, message by message. A listener is a function or a
 coroutine function. While it runs, up to `queues.MAX_UNDELIVERED` messages are read ahead; then the peer has to wait.
+One that blocks the event loop may take no longer over HTTP than the server's ``expire_after``.
 
 Listeners, and ``on_connect``, may await all methods of their connection, its client and its server:
 
@@ -28,7 +29,7 @@ import contextlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextvars import ContextVar
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 from structlog.typing import FilteringBoundLogger
 
@@ -36,6 +37,13 @@ from silverfold.conf.errors import LocalProtocolError, SilverfoldError, SourceUn
 from silverfold.connectors.tengi.protocol.events import BadFrame, Closed, MessageReceived, Transport
 from silverfold.connectors.tengi.protocol.values import Identifier, Message
 from silverfold.connectors.tengi.transports.link import Link, cancel_and_wait
+from silverfold.connectors.tengi.transports.listeners import (
+    Listeners,
+    MessageListener,
+    Registration,
+    check_connection_listener,
+    notify,
+)
 from silverfold.connectors.tengi.transports.queues import Inbox
 
 _CALLS: Final[ContextVar[frozenset[asyncio.Event]]] = ContextVar("_CALLS", default=frozenset())
@@ -46,46 +54,7 @@ _ENDS: Final[ContextVar[frozenset[asyncio.Event]]] = ContextVar("_ENDS", default
 _MAX_UNANSWERED: Final = 1_000
 """Most requests without an answer that are remembered."""
 
-_T = TypeVar("_T")
-
-
-class ConnectionListener:
-    """Base of listeners to a connection's events. Methods do nothing by default; they may be coroutine functions."""
-
-    def on_connected(self, connection: Connection) -> Awaitable[None] | None:
-        """Called once ``on_connect`` has returned, before the first message."""
-
-    def on_message(self, connection: Connection, message: Message) -> Awaitable[None] | None:
-        """Called for each message, after the message listeners."""
-
-    def on_exception(self, connection: Connection, error: Exception) -> Awaitable[None] | None:
-        """Called for an unreadable message, for an error of a listener, and when the connection breaks."""
-
-    def on_disconnected(self, connection: Connection) -> Awaitable[None] | None:
-        """Called when the peer or the network has ended the connection, not after ``disconnect``."""
-
-    def on_closed(self, connection: Connection) -> Awaitable[None] | None:
-        """Called once, as the last event."""
-
-
-_EVENTS: Final = frozenset(name for name in vars(ConnectionListener) if name.startswith("on_"))
-
-MessageListener: TypeAlias = Callable[["Connection", Message], Awaitable[None] | None]
 OnConnect: TypeAlias = Callable[["Connection"], Awaitable[None] | None]
-
-
-class Registration:
-    """A listener that was added."""
-
-    def __init__(self, listeners: list[_T], listener: _T) -> None:
-        self._remove: Callable[[], None] = lambda: listeners.remove(listener)
-        self._is_active = True
-
-    def remove(self) -> None:
-        """Remove the listener. Safe to repeat."""
-        if self._is_active:
-            self._is_active = False
-            self._remove()
 
 
 class Connection:
@@ -94,14 +63,15 @@ class Connection:
     def __init__(self, link: Link, log: FilteringBoundLogger) -> None:
         self._link = link
         self._log = log.bind(connection=str(link.connection_id), transport=link.transport.value)
-        self._message_listeners: list[MessageListener] = []
-        self._connection_listeners: list[object] = []
+        self._message_listeners = Listeners[MessageListener]()
+        self._connection_listeners = Listeners[object]()
         self._requests: dict[Identifier, asyncio.Future[Message]] = {}
         self._unanswered: dict[Identifier, None] = {}  # the oldest first
         self._received = Inbox()
         self._calls: set[asyncio.Event] = set()
         self._tasks: list[asyncio.Task[None]] = []
         self._is_leaving = False
+        self._end: Closed | None = None
         self._ended, self._closed = asyncio.Event(), asyncio.Event()
         self._awaited_end = asyncio.Event()  # all listeners know, or the one that runs is ending connections itself
         self._finishing: asyncio.Task[None] | None = None
@@ -144,23 +114,23 @@ class Connection:
     def add_message_listener(self, listener: MessageListener) -> Registration:
         """Call ``listener(connection, message)`` for each message that is no answer to a `request`.
 
+        A listener that is added while a message is delivered gets the next one.
+
         Raises TypeError for what cannot be called.
         """
         if not callable(listener):
             raise TypeError(f"a message listener is a function, no {type(listener).__name__}")
-        self._message_listeners.append(listener)
-        return Registration(self._message_listeners, listener)
+        return self._message_listeners.add(listener)
 
     def add_connection_listener(self, listener: object) -> Registration:
         """Call the listener's methods for the connection's events: those of `ConnectionListener` that it has.
 
+        A listener that is added during an event gets the next one.
+
         Raises TypeError for what has none of them.
         """
-        has_any = hasattr(type(listener), "__getattr__") or not _EVENTS.isdisjoint(dir(listener))
-        if isinstance(listener, type) or not has_any:
-            raise TypeError(f"a connection listener is an object with one of the methods {', '.join(sorted(_EVENTS))}")
-        self._connection_listeners.append(listener)
-        return Registration(self._connection_listeners, listener)
+        check_connection_listener(listener)
+        return self._connection_listeners.add(listener)
 
     async def write_object(self, value: object) -> Message:
         """Queue an object, waiting for room, and return its message. A `Message` is sent with its own id.
@@ -185,6 +155,8 @@ class Connection:
             TimeoutError: No answer came in time.
             SourceUnavailable: The connection ended before the answer.
             LocalProtocolError: A request with the same id is open.
+            WireError: The answer cannot be read, such as for a type that only the peer knows. If not even its end is
+                found, listeners get the error, too (``on_exception``): it costs more than the answer.
             Exception: As `write_object`.
         """
         if self._ended.is_set():
@@ -279,6 +251,7 @@ class Connection:
         try:
             while not isinstance(event := await self._link.next_event(), Closed):
                 last = await self._take(event)
+            self._end = event
         except SilverfoldError as error:
             if error is not last and not self._is_leaving:
                 return error
@@ -286,17 +259,22 @@ class Connection:
 
     async def _take(self, event: MessageReceived | BadFrame) -> Exception | None:
         """Hand an event to its request, or to the listeners. Return its error, if any."""
+        is_bad = isinstance(event, BadFrame)
         item: Message | Exception
         try:
             item = event.error if isinstance(event, BadFrame) else event.message
         except SilverfoldError as error:
             item = error
-        request = self._requests.get(item.id) if isinstance(item, Message) else None
-        if request is not None and not request.done() and isinstance(item, Message):
-            request.set_result(item)
-            return None
-        if isinstance(item, Message) and item.id in self._unanswered:
-            self._log.info("late_answer", id=str(item.id))
+        request = None if event.message_id is None else self._requests.get(event.message_id)
+        if request is not None and not request.done():
+            if isinstance(item, Message):
+                request.set_result(item)
+            else:
+                request.set_exception(item)
+            if not is_bad:
+                return None
+        elif not is_bad and event.message_id in self._unanswered:
+            self._log.info("late_answer", id=str(event.message_id))
             return None
         await self._received.put(item, len(event.raw))
         return None if isinstance(item, Message) else item
@@ -311,12 +289,17 @@ class Connection:
         await self._fire("on_connected")
         while self._finishing is None and (item := await self._received.get()) is not None:
             if isinstance(item, Message):
-                for listener in list(self._message_listeners):
-                    await self._guarded(listener, self, item)
-                await self._fire("on_message", item)
+                await self._deliver_message(item)
             else:
                 await self._report(item)
         await self._finish()
+
+    async def _deliver_message(self, message: Message) -> None:
+        connection_listeners = self._connection_listeners.current()
+        for listener in self._message_listeners.current():
+            await self._guarded(listener, self, message)
+        for each in connection_listeners:
+            await self._guarded(notify, each, "on_message", self, message)
 
     async def _finish(self) -> None:
         """Tell the listeners of the end, once, in a task of its own that nobody cancels."""
@@ -333,11 +316,12 @@ class Connection:
         await self._fire("on_closed")
         self._closed.set()
         self._awaited_end.set()
-        self._log.debug("connection_closed", by="us" if self._is_leaving else "peer")
+        is_ours = self._is_leaving or (self._end is not None and self._end.is_ours)
+        self._log.debug("connection_closed", by="us" if is_ours else "peer", reason=self._end and self._end.reason)
 
     async def _fire(self, event: str, *arguments: object) -> None:
-        for listener in list(self._connection_listeners):
-            await self._guarded(_notify, listener, event, self, *arguments)
+        for listener in self._connection_listeners.current():
+            await self._guarded(notify, listener, event, self, *arguments)
 
     async def _guarded(self, function: Callable[..., Awaitable[None] | None], *arguments: object) -> None:
         """Call a listener; its error is an event, and costs the others nothing. That the peer has left is no fault."""
@@ -350,9 +334,9 @@ class Connection:
 
     async def _report(self, error: Exception) -> None:
         self._log.info("connection_error", reason=str(error))
-        for listener in list(self._connection_listeners):
+        for listener in self._connection_listeners.current():
             with contextlib.suppress(Exception):  # reporting an error of on_exception would call on_exception again
-                await self._call(_notify, listener, "on_exception", self, error)
+                await self._call(notify, listener, "on_exception", self, error)
 
     async def _call(self, function: Callable[..., Awaitable[None] | None], *arguments: object) -> None:
         """Call a user's function. Raise its error, as an Exception, unless our task is cancelled or its loop over."""
@@ -375,12 +359,6 @@ class Connection:
             call.set()
             self._calls.discard(call)
             _CALLS.set(calls)
-
-
-def _notify(listener: object, event: str, *arguments: object) -> Awaitable[None] | None:
-    """Call a listener's method for an event, if it has one."""
-    method: Callable[..., Awaitable[None] | None] | None = getattr(listener, event, None)
-    return None if method is None else method(*arguments)
 
 
 async def end_all(connections: Iterable[Connection]) -> None:

@@ -32,7 +32,7 @@ from silverfold.connectors.tengi.protocol.values import Handshake, Identifier
 from silverfold.connectors.tengi.transports.configuration import Configuration
 from silverfold.connectors.tengi.transports.exchanges import fill, grant_upgrade, read_head
 from silverfold.connectors.tengi.transports.link import Link, cancel_and_wait
-from silverfold.connectors.tengi.transports.requests import HttpReader, encode_answer, request_error
+from silverfold.connectors.tengi.transports.requests import Head, HttpReader, encode_answer, request_error
 from silverfold.connectors.tengi.transports.server_polling import ServerPollingLink
 from silverfold.connectors.tengi.transports.streams import StreamLink
 
@@ -92,11 +92,12 @@ class Listening:
             ConfigError: A certificate cannot be used.
         """
         tls = self._settings.tls.server_context() if self._settings.tls else None
-        shared: dict[int, list[Transport]] = {}
+        shared: dict[tuple[int, int | None], list[Transport]] = {}
         for transport, port in self._settings.transports.items():
-            shared.setdefault(port, []).append(transport)
+            free = None if port else self._settings.free_ports.get(transport)
+            shared.setdefault((port, free), []).append(transport)
         try:
-            for port, transports in shared.items():
+            for (port, _), transports in shared.items():
                 listening = listen(self._settings.host, port)
                 self._listening.append(listening)
                 self.ports |= dict.fromkeys(transports, listening.getsockname()[1])
@@ -299,7 +300,7 @@ class Listening:
             limit = _MAX_JAVA_BODY if is_java else max(self._settings.max_packet, MAX_HANDSHAKE)
             status = request_error(head, max_body=limit) if Transport.HTTP in transports else HTTPStatus.FORBIDDEN
             if status is None:
-                status = await self._serve_request(socket, reader, head.content_length or 0)
+                status = await self._serve_request(socket, reader, head)
             if status is None:
                 return
             is_taken = status is HTTPStatus.NO_CONTENT
@@ -311,8 +312,9 @@ class Listening:
                 return
             within = self._settings.expire_after
 
-    async def _serve_request(self, socket: _Socket, reader: HttpReader, size: int) -> HTTPStatus | None:
+    async def _serve_request(self, socket: _Socket, reader: HttpReader, head: Head) -> HTTPStatus | None:
         """Serve a packet. Return the status to answer with; None if an answer was sent, or none is due."""
+        size = head.content_length or 0
         async with asyncio.timeout(self._settings.request_timeout):
             if not await fill(socket, reader, min(size, _HEAD_OF_PACKET)):
                 return None
@@ -326,7 +328,7 @@ class Listening:
             await self._open_polling(socket, body)
             return None
         self._pending.pop(socket, None)
-        return await link.serve(body, socket)
+        return await link.serve(body, socket, wants_messages=not head.prefers_minimal)
 
     def _link_of(self, head: bytes) -> ServerPollingLink | None:
         return self._polling.get(Identifier(head[3:19])) if head[:1] != b"\0" and len(head) >= 19 else None

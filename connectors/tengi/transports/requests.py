@@ -56,6 +56,11 @@ class Head(NamedTuple):
         return self.headers.get("upgrade", "").lower() == "websocket"
 
     @property
+    def prefers_minimal(self) -> bool:
+        """Whether a request prefers an answer without content: RFC 7240, section 4.2."""
+        return "return=minimal" in (each.strip().lower() for each in self.headers.get("prefer", "").split(","))
+
+    @property
     def closes(self) -> bool:
         """Whether the connection ends after this exchange."""
         return self.headers.get("connection", "").lower() == "close"
@@ -126,13 +131,14 @@ def request_error(head: Head, *, max_body: int) -> HTTPStatus | None:
     return HTTPStatus.REQUEST_ENTITY_TOO_LARGE if head.content_length > max_body else None
 
 
-def encode_post(body: bytes, *, host: str, closes: bool) -> bytes:
+def encode_post(body: bytes, *, host: str, closes: bool, prefers_minimal: bool = False) -> bytes:
     """Return the request that carries a packet."""
     lines = [
         f"POST {CHANNEL} HTTP/1.1",
         f"Host: {host}",
         f"Content-Type: {CONTENT_TYPE}",
         f"Content-Length: {len(body)}",
+        *(["Prefer: return=minimal"] if prefers_minimal else []),
         *(["Connection: close"] if closes else []),
     ]
     return "\r\n".join([*lines, "", ""]).encode("latin-1") + body

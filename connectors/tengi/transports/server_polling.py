@@ -13,6 +13,8 @@ A poll takes what is queued for sending, or waits for it. Polls answer one at a 
       │                                                       └──not sent──▶ its messages are queued again, in front
       ├──a newer poll: _superseded──▶ answering, with no messages
       └──_end, or its socket ends──▶ over, without an answer
+
+A poll that wants no messages shows that the client is there: it is answered at once, and changes nothing of this.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ _MAX_POSTS: Final = 16
 
 
 class ServerPollingLink(Link):
-    """A server's connection over HTTP. It expires if no request comes for ``expire_after`` seconds.
+    """A server's connection over HTTP. It expires if no request comes, or is served, for ``expire_after`` seconds.
 
     Args:
         forget: Called with the link at its end. No request may be handed to it any more.
@@ -71,6 +73,9 @@ class ServerPollingLink(Link):
         self._answered = asyncio.Event()
         """Set by each answer, for `close`, which waits until nothing is queued."""
         self._closed: Closed | None = None
+        self._served: set[Socket] = set()
+        """Of the requests that are being served."""
+        self._served_until = self.last_received
         self._expiry = asyncio.get_running_loop().call_later(settings.expire_after, self._expire)
 
     async def next_event(self) -> LinkEvent:
@@ -85,20 +90,31 @@ class ServerPollingLink(Link):
         self._taken.set()
         return event
 
-    async def serve(self, body: bytes, socket: Socket) -> HTTPStatus | None:
+    async def serve(self, body: bytes, socket: Socket, *, wants_messages: bool = True) -> HTTPStatus | None:
         """Serve the body of a request. Return the status to answer with; None if it was a poll, which is answered.
+
+        Args:
+            wants_messages: Whether a poll waits for messages and takes them.
 
         Raises:
             RemoteProtocolError: The packet is not allowed. The connection has ended.
         """
         self._received()
+        self._served.add(socket)
+        try:
+            return await self._serve(body, socket, wants_messages=wants_messages)
+        finally:
+            self._served.remove(socket)
+            self._served_until = asyncio.get_running_loop().time()
+
+    async def _serve(self, body: bytes, socket: Socket, *, wants_messages: bool) -> HTTPStatus | None:
         self._server.receive(body)
         try:
             event = self._server.next_event()
         finally:
             self._end_after_violation()
         if isinstance(event, PollReceived):
-            await self._answer(socket)
+            await (self._answer(socket) if wants_messages else self._answer_without_messages(socket))
             return None
         assert isinstance(event, MessageReceived | BadFrame)
         if self._posts >= _MAX_POSTS:
@@ -167,6 +183,10 @@ class ServerPollingLink(Link):
         self._answered.set()
         await socket.finish(self._settings.close_timeout)
 
+    async def _answer_without_messages(self, socket: Socket) -> None:
+        await socket.send(encode_answer(HTTPStatus.OK, self._server.send_poll_answer(Identifier.random(), [])))
+        await socket.finish(self._settings.close_timeout)
+
     async def _wait_for_messages(self, socket: Socket, superseded: asyncio.Event) -> None:
         tasks: list[asyncio.Future[Any]] = [
             asyncio.ensure_future(each) for each in (self._outbox.filled(), superseded.wait())
@@ -184,17 +204,21 @@ class ServerPollingLink(Link):
             self._end("the client violated the protocol")
 
     def _expire(self) -> None:
-        loop = asyncio.get_running_loop()
-        due = self.last_received + self._settings.expire_after
+        loop, after = asyncio.get_running_loop(), self._settings.expire_after
+        is_served = any(not each.ended.done() for each in self._served)
+        due = (loop.time() if is_served else max(self.last_received, self._served_until)) + after
         if loop.time() < due:
             self._expiry = loop.call_at(due, self._expire)
-        else:
-            self._end("no request came in time")
+            return
+        reason = f"no request came for {after:g} s"
+        if count := len(self._outbox):
+            self._log.warning("messages_dropped", connection=str(self.connection_id), count=count, reason=reason)
+        self._end(reason)
 
     def _end(self, reason: str) -> None:
         if self._closed is not None:
             return
-        self._closed = Closed(reason)
+        self._closed = Closed(reason, is_ours=True)
         self._expiry.cancel()
         self._outbox.close(drop=True)
         for each in (self._arrived, self._taken, self._answered, self._superseded):

@@ -173,3 +173,23 @@ def test_a_user_type_cannot_read_backwards() -> None:
     decoder = Decoder((-4).to_bytes(4, "big", signed=True))
     with pytest.raises(InvalidValue, match="the length -4 is negative"):
         decoder.read_bytes(decoder.read_int32())
+
+
+def write_or_replace(encoder: Encoder, _value: complex) -> None:
+    try:
+        encoder.write_object(Packet("a", {"b": 1, "c": Packet("d", {"e": None})}))
+    except InvalidValue:
+        encoder.write_object("refused")
+
+
+def test_an_encoder_has_nothing_of_an_object_that_it_refused_and_goes_on() -> None:
+    encoder = Encoder(TypeRegistry(marshallers=[Marshaller(53, accepts_class(complex), fail, write_or_replace)]))
+    encoder.write_object(1j)
+    for _ in range(40):  # more than objects may be deep
+        for refuse in (encoder.write_object, encoder.write_nullable_object):
+            with pytest.raises(InvalidValue, match="no_marshaller"):
+                refuse(Packet("a", {"b": 1, "c": Packet("d", {"e": True})}))
+    encoder.write_object(Packet("f"))
+    assert encoder.to_bytes().hex() == "0035fff800000007000000070007" + b"refused".hex() + (
+        "ff99fc18000000010000000100016600000000"
+    )

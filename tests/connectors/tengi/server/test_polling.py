@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from silverfold.conf.errors import SourceUnavailable
 from silverfold.connectors.tengi.protocol import Message, Packet, PollingResponse
 from silverfold.connectors.tengi.protocol.decoder import Decoder
 from silverfold.connectors.tengi.protocol.events import Peer
 from silverfold.connectors.tengi.server import Connection
+from silverfold.connectors.tengi.transports.server_polling import ServerPollingLink
 from tests.connectors.tengi.client.test_connection import Recorder
+from tests.support.polling import until
 from tests.support.tengi.pairs import Inbox, port_of, run, serving
 from tests.support.tengi.raw_peer import (
     HANDSHAKE,
@@ -189,6 +193,27 @@ def test_an_answer_that_is_taken_late_comes_once() -> None:
     run(work())
 
 
+def test_a_poll_that_wants_no_messages_takes_none_and_ends_no_other_poll() -> None:
+    served = Served()
+
+    async def work() -> None:
+        async with serving(served, poll_wait=50) as server:
+            port, connection_id = port_of(server), await http_handshake(port_of(server))
+            connection = await served.connections.get()
+            poll = java_post(poll_of(connection_id))
+            minimal = poll.replace(b"user-agent", b"prefer: wait=1, Return=minimal\r\nuser-agent")
+            first = asyncio.create_task(exchange(port, poll))
+            await asyncio.sleep(0.05)
+            assert bodies(await exchange(port, minimal)) == []
+            await connection.write_object("for the first")
+            assert bodies(await first) == ["for the first"]
+            await connection.write_object("for the next")
+            assert bodies(await exchange(port, minimal)) == []
+            assert bodies(await exchange(port, poll)) == ["for the next"]
+
+    run(work())
+
+
 def test_posts_are_answered_with_204_and_several_may_use_one_socket() -> None:
     received: list[object] = []
 
@@ -234,6 +259,52 @@ def test_a_connection_ends_when_no_request_comes() -> None:
 
     assert run(work()).startswith(b"HTTP/1.1 403 ")
     assert recorder.events == ["connected", "disconnected", "closed"]
+
+
+def test_what_an_expiry_drops_is_counted_in_the_log_and_so_is_who_ended_the_connection() -> None:
+    async def on_connect(connection: Connection) -> None:
+        for number in range(3):
+            await connection.write_object(number)
+
+    async def work() -> list[Any]:
+        with capture_logs() as logs:
+            async with serving(on_connect, expire_after=0.1) as server:
+                connection_id = await http_handshake(port_of(server))
+                await until(lambda: any(each["event"] == "connection_closed" for each in logs), "its end")
+        return [each for each in logs if each.get("connection") == str(connection_id)]
+
+    logs = {each["event"]: each for each in run(work())}
+    dropped, closed = logs["messages_dropped"], logs["connection_closed"]
+    assert (dropped["log_level"], dropped["count"]) == ("warning", 3)
+    assert dropped["reason"] == closed["reason"] == "no request came for 0.1 s"
+    assert closed["by"] == "us"
+
+
+def test_a_client_is_there_while_a_request_is_served_and_for_a_while_after() -> None:
+    served = Served()
+
+    async def work() -> None:
+        async with serving(served, poll_wait=50) as server:
+            connection_id = await http_handshake(port_of(server))
+            connection = await served.connections.get()
+            link = connection._link
+            assert isinstance(link, ServerPollingLink)
+            poll = asyncio.create_task(exchange(port_of(server), java_post(poll_of(connection_id))))
+            await until(lambda: link._served, "the poll")
+            link.last_received -= 100  # as if it had come long ago, and any before
+            link._served_until -= 100
+            link._expire()
+            await connection.write_object("in the end")
+            assert bodies(await poll) == ["in the end"]
+            await until(lambda: not link._served, "its end")
+            link._expire()
+            await connection.write_object("dropped")
+            link._served_until -= 100
+            link._expire()
+            with pytest.raises(SourceUnavailable):
+                await connection.write_object("too late")
+
+    run(work())
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,10 @@ from silverfold.connectors.tengi.protocol import (
     accepts_class,
 )
 from silverfold.connectors.tengi.protocol.events import Peer, Transport
-from silverfold.connectors.tengi.server import ServerTransports
+from silverfold.connectors.tengi.server import Server, ServerTransports
 from silverfold.connectors.tengi.transports.configuration import Tls
 from silverfold.connectors.tengi.transports.names import REASONS, parse_transport
+from tests.support.tengi.pairs import run
 
 
 @pytest.mark.parametrize(
@@ -130,6 +131,30 @@ def test_fields_that_are_set_are_those_of_the_configuration() -> None:
         builder.add_enum(9, ["A"]).build()
     with pytest.raises(ConfigError, match="tengi or java"):
         builder.set(peer="jaba")
+
+
+async def ports_of(builder: ConfigurationBuilder) -> dict[Transport, int]:
+    """The ports of a server while it runs."""
+    async with Server.create(builder.build()) as server:
+        await server.start()
+        return dict(server.ports)
+
+
+@pytest.mark.parametrize("names", [["tcp", "websocket", "http"], ["http", "tcp", "tcp"]])
+def test_each_call_has_a_free_port_of_its_own(names: list[str]) -> None:
+    builder = ConfigurationBuilder()
+    for name in names:
+        builder.add_transport(name, port=0)
+    assert len(set(run(ports_of(builder)).values())) == len(set(names))
+
+
+def test_the_transports_of_one_call_share_a_free_port() -> None:
+    ports = run(
+        ports_of(ConfigurationBuilder().add_transport("tcp", "http", port=0).add_transport("websocket", port=0))
+    )
+    assert ports["tcp"] == ports["http"] != ports["websocket"]
+    builder = ConfigurationBuilder().add_transport("tcp", port=0).set(transports={Transport.TCP: 0, Transport.HTTP: 0})
+    assert len(set(run(ports_of(builder)).values())) == 1
 
 
 def test_a_configuration_without_transport_or_with_a_bad_port_is_refused() -> None:
