@@ -154,8 +154,8 @@ class HStreamTable(Table):
     @property
     def row_settings(self) -> dict[str, str | list[str]]:
         """Values of the settings that determine the table's rows and do not show in its columns."""
-        encodings = [f"{name}: {self.encoding(name)}" for name in sorted(self.columns)]
-        return {**super().row_settings, "encodings": encodings}
+        encodings = {f"encodings.{name}": self.encoding(name) or "" for name in self.columns}  # others may be added
+        return {**super().row_settings, **encodings}
 
     def encoding(self, column: str) -> Encoding | None:
         """Return the encoding of a column; None for its type's own form."""

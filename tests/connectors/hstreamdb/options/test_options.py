@@ -14,6 +14,7 @@ from silverfold.connectors.hstreamdb.client.address import connection_settings
 from silverfold.connectors.hstreamdb.client.client import open_feed_client
 from silverfold.connectors.hstreamdb.connector import CONNECTOR
 from silverfold.connectors.registry import open_feed
+from silverfold.pipelines.storage.row_settings import differing
 
 TABLE = {"keys": ["id"], "columns": {"id": "bigint", "total": "decimal(10, 2)", "name": "string"}}
 OPTIONS = {"stream": "orders", "subscription": "shop"}
@@ -74,8 +75,22 @@ def test_a_wrong_setting_is_one_clear_line(given: dict[str, Any], line: str) -> 
 
 def test_settings_that_determine_rows_show_their_defaults() -> None:
     settings = opened().tables["orders"].row_settings
-    assert settings["encodings"] == ["id: None", "name: None", "total: text_decimal"]
-    assert settings["layout"] == "auto"
+    assert settings == settings | {"encodings.id": "", "encodings.total": "text_decimal", "layout": "auto"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "differ"),
+    [
+        ({"columns": {**TABLE["columns"], "at": "timestamp"}, "encodings": {"at": "epoch_millis"}}, []),
+        ({"encodings": {"total": "base64_decimal"}}, ["encodings.total"]),
+        ({"layout": "row"}, ["layout"]),
+    ],
+)
+def test_a_column_may_be_added_with_its_encoding_but_none_may_be_read_otherwise(
+    changes: dict[str, Any], differ: list[str]
+) -> None:
+    now = opened(table={**TABLE, **changes}).tables["orders"].row_settings
+    assert differing(opened().tables["orders"].row_settings, now) == differ
 
 
 def test_secrets_and_files_go_to_the_client_and_a_wrong_token_is_named_without_being_shown() -> None:
