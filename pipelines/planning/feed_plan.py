@@ -6,7 +6,7 @@ import threading
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Self
+from typing import Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,9 @@ from silverfold.pipelines.planning.plan import Plan, Planner
 from silverfold.pipelines.planning.rules import StreamRules
 from silverfold.pipelines.storage.silver_position import silver_position
 from silverfold.pipelines.store import naming_the_store
+
+_FRAMES_BEFORE: Final = 200_000
+"""Positions before a cut within which frames that come again in it are looked for: more than a source sends again."""
 
 
 @dataclass
@@ -160,7 +163,7 @@ class FeedPlan:
     def _source_places(self, cut: Cut) -> Iterator[tuple[int, str, tuple[int, ...]]]:
         """Yield what `Connector.source_places` does, of a cut. What came again is known by what landed before."""
         first = cut.begins[0]
-        landed = source_positions_in(self._bronze, cut.stream, max(first - self.limits.max_frames, 0), cut.last)
+        landed = source_positions_in(self._bronze, cut.stream, max(first - _FRAMES_BEFORE, 0), cut.last)
         return (each for each in self.connector.source_places(self.control, landed) if each[0] >= first)
 
     def advance_to(self, table: str, position: int) -> None:

@@ -127,7 +127,7 @@ def test_what_a_committed_floor_covers_came_before(tmp_path: Path, floor: int, l
 
 
 def test_what_an_earlier_cut_took_may_come_again_behind_a_bad_frame(tmp_path: Path) -> None:
-    plan = planned(tmp_path, [1, 2, 3, 4, 5, 6, 1])
+    plan = planned(tmp_path, [1, 2, 3, 4, 5, 6, 1], max_frames=2)
     plan.advance_to("orders", 2)
     plan.bisections["orders"].hold(5, next_cut(plan), BAD)
     assert next_cut(plan).last == 4
