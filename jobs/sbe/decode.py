@@ -54,26 +54,25 @@ class Printer:
 
     def lines(self, messages: Iterable[Message]) -> Iterator[bytes]:
         """Yield a line for each message. Report findings on stderr, once per reason and element."""
-        from silverfold.connectors.wire.sbe.codec.decode import json_text  # noqa: PLC0415 - --help must not load what jobs run on
-
         for message in messages:
             self._messages += 1
             try:
-                decoded = self._decoded(message)
+                text = self._text(message)
             except WireError as error:
                 self.failed = True
                 places = {"offset": error.offset, "at": message.at, "line": message.line}
                 where = {name: place for name, place in places.items() if name == "offset" or place is not None}
                 text = json.dumps({"error": error.error_class, "message": str(error), **where})
-            else:
-                text = json_text(decoded)
-                self._report(self._findings(decoded))
             yield text.encode("utf-8", "backslashreplace") + b"\n"  # a lone surrogate is escaped, as JSON allows
 
-    def _decoded(self, message: Message) -> Decoded:
+    def _text(self, message: Message) -> str:
+        from silverfold.connectors.wire.sbe.codec.decode import json_text  # noqa: PLC0415 - --help must not load what jobs run on
+
         if isinstance(message.body, WireError):
             raise message.body
-        return self._reader.read(message.body)
+        decoded = self._reader.read(message.body)
+        self._report(self._findings(decoded))
+        return json_text(decoded, size=len(message.body))
 
     def _findings(self, decoded: Decoded) -> tuple[Finding, ...]:
         if not self._review:
@@ -108,12 +107,12 @@ def decode(
 ) -> None:
     """Print SBE messages as JSON, one object a line.
 
-    Each has template, template_id, schema_id, version, length (bytes read) and fields. A null value is null; what
-    the message's version does not have yet has no key. A message that cannot be decoded has error, message and offset
-    instead, and the next one follows, unless the rest of FILE, or of its packet, cannot be cut into messages: the error
-    says so. It also has at, its offset in FILE, from which offset counts; with --hex it has line, the number of its
-    line from 1, and with --framing at in that line's bytes. What else is odd is told on stderr, once for each kind and
-    element.
+    Each has template, template_id, schema_id, version, length (bytes read), left (bytes behind them, where there are,
+    as of messages newer than the schema) and fields. A null value is null; what the message's version does not have yet
+    has no key. A message that cannot be decoded has error, message and offset instead, and the next one follows, unless
+    the rest of FILE, or of its packet, cannot be cut into messages: the error says so. It also has at, its offset in
+    FILE, from which offset counts; with --hex it has line, the number of its line from 1, and with --framing at in that
+    line's bytes. What else is odd is told on stderr, once for each kind and element.
 
     --hex passes over spaces between digits, empty lines, and # with what follows it. --framing NAME is one of
     deephaven, sofh, sofh-little-endian, cme-ilink3, cme-mdp3, cme-mdp3-feca, b3, b3-umdf, memx, coinbase-market-data,

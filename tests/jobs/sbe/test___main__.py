@@ -248,10 +248,10 @@ def test_a_file_and_a_package_with_line_ends_are_told_on_one_line(capsys, schema
     assert last == f"{named}: valid, 1 warning: schema 1 p\\nq, version 0, little-endian, 1 message"
 
 
-def test_bytes_behind_a_message_are_an_error_if_one_is_strict(capsys, lines, schema):
-    shown = Shown(capsys, "decode", "--strict", "--schema", schema(ONE), "--hex", lines("0100010001000000 01 02"))
-
-    assert (shown.objects[0]["error"], shown.objects[0]["offset"], shown.code) == ("INVALID_VALUE", 9, 1)
+def test_bytes_behind_a_message_are_counted_or_an_error_if_one_is_strict(capsys, lines, schema):
+    two = lines("0100010001000000 01 02\n0100010001000100 01 0203")
+    refused, newer = Shown(capsys, "decode", "--strict", "--schema", schema(ONE), "--hex", two).objects
+    assert (refused["error"], refused["offset"], newer["left"]) == ("INVALID_VALUE", 9, 2)
 
 
 @pytest.mark.parametrize("chunk", [7, 1000])

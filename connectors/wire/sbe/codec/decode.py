@@ -27,15 +27,21 @@ from silverfold.connectors.wire.sbe.schema.model import Body, Buffer, Composite,
 from silverfold.connectors.wire.sbe.schema.text import TextMode
 
 
-def json_text(decoded: Decoded) -> str:
-    """Return a decoded message as one line of JSON; ``length`` is the number of bytes read, header included."""
+def json_text(decoded: Decoded, *, size: int) -> str:
+    """Return a decoded message as one line of JSON; ``length`` is the number of bytes read, header included.
+
+    Args:
+        size: Of the message; ``left`` is what of it was not read.
+    """
     header = decoded.header
+    left = {"left": size - decoded.consumed} if size > decoded.consumed else {}
     message = {
         "template": decoded.message.name,
         "template_id": header.template_id,
         "schema_id": header.schema_id,
         "version": header.version,
         "length": decoded.consumed,
+        **left,
         "fields": decoded.values,
     }
     try:
