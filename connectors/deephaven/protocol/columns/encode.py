@@ -83,7 +83,7 @@ def _cuts(role: Column, rows: RowData, counts: Longs, room: int) -> list[tuple[i
     max_rows = min(role.values.entries.max_entries, _MAX_ENTRIES)
     max_ranges = min(role.ranges.entries.max_entries, _MAX_ENTRIES)
     if len(rows) and rows.longest + range_size > room:
-        text = f"a value of {rows.longest} bytes does not fit into the message buffer, which has room for {room}"
+        text = f"a value takes {rows.longest} bytes, a message of the buffer's size has room for {room - range_size}"
         raise SourceRefused(code=ErrorCode.OBJECT_OVERFLOW, text=text)
     range_of = np.repeat(np.arange(len(counts)), counts)
     first_row = np.append(np.cumsum(counts) - counts, len(rows))
