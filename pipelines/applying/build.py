@@ -235,9 +235,10 @@ class FeedBuild:
         return Step(name, plan, error=None if again else fault, unfinished=again)
 
     def _apply_decisions(self, name: str) -> None:
-        """Apply decisions made by users about a held table."""
+        """Apply decisions made by users about a held table, or about a frame that it is to leave out."""
         bisection, quarantine = self._plan.bisections[name], self._states[name].quarantine
-        if bisection.fault is not None and quarantine.refresh():
+        is_open = bisection.fault is not None or quarantine.leaves_out_after(self._plan.position(name))
+        if is_open and quarantine.refresh():
             bisection.retain(quarantine.holding)
             self._plan.advance_to(name, self.tables[name].position())  # another process may have advanced the table
 

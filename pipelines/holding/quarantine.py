@@ -112,6 +112,10 @@ class Quarantine:
         """Return the positions of the cut's frames that are not to be decoded."""
         return tuple(at for at in sorted(self._left_out) if is_inside((at, at), cut.spans))
 
+    def leaves_out_after(self, position: int) -> bool:
+        """Return whether a frame behind a position is not to be decoded."""
+        return any(at > position for at in self._left_out)
+
     def add(self, found: Hold, others: Sequence[Hold] = (), *, now: datetime, is_frame: bool = False) -> bool:
         """Record what the table could not take; return whether it may continue without it.
 

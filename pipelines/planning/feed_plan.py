@@ -80,6 +80,10 @@ class FeedPlan:
         """Position of the newest frame seen; -1 for none."""
         return self._planner.landed
 
+    def position(self, table: str) -> int:
+        """Return the last known position of a table; -1 for none."""
+        return self._planner.position(table)
+
     def refresh(self) -> None:
         """Read what has landed since the last refresh."""
         with self._lock:

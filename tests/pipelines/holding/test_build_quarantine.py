@@ -163,13 +163,15 @@ def test_many_bad_frames_of_a_cut_are_skipped_by_a_look_at_each_and_not_by_as_ma
     assert len(attempts) <= 3
 
 
-def test_a_skip_undone_before_the_table_went_on_holds_it_again(held: tuple[Built, LandedHistory]):
+@pytest.mark.parametrize("beside", [False, True], ids=["before a build", "beside one"])
+def test_a_skip_undone_before_the_table_went_on_holds_it_again(held: tuple[Built, LandedHistory], beside: bool):
     built, _ = held
     skip_bad(built)
+    running = built.start() if beside else None
     (skipped,) = quarantined(built.places, FEED, "t")
     undo_skip(built.places, FEED, "t", skipped, now=NOW)
 
-    errors = built.build()
+    errors = built.build(running)
 
     assert (list(errors), shown(built)) == (["t"], HELD)
     found = status(built)
