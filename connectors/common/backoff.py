@@ -26,12 +26,13 @@ class Backoff:
 
     def reset(self) -> None:
         """Reset the bound after a success."""
-        self._bound = min(self._first, self._longest)
+        self.bound = min(self._first, self._longest)
+        """The longest that the next wait may be, in seconds."""
 
     def next_wait(self) -> float:
         """Return seconds to wait, and double the bound for the next wait."""
-        wait = self._rng.uniform(0.0, self._bound)
-        self._bound = min(2 * self._bound, self._longest)
+        wait = self._rng.uniform(0.0, self.bound)
+        self.bound = min(2 * self.bound, self._longest)
         return wait
 
 

@@ -134,6 +134,7 @@ class Epoch:
         self._streams: dict[int, str] = {}
         self._ids = count(1)
         self._due: dict[str, float] = {}
+        self._asked_at: dict[str, float] = {}
         self._unknown_counts: Counter[int] = Counter()
         self._checks = ColumnChecks()
         self.greeted = False
@@ -191,7 +192,7 @@ class Epoch:
         if self._session.forget(old := subscription_id - _REMEMBERED):
             del self._streams[old]
         request = self._session.subscribe(subscription_id, table.mode, table.source, table.columns, table.filter)
-        self._streams[subscription_id] = stream
+        self._streams[subscription_id], self._asked_at[stream] = stream, self._clock()
         name = "updates asked" if table.mode is SubscribeMode.UPDATES_ONLY else "snapshot asked"
         marks.append(mark(name, stream=stream, subscription_id=subscription_id))
         return request
@@ -257,8 +258,9 @@ class Epoch:
         stream = self._streams[event.subscription_id]
         table = self._tables[stream]
         if isinstance(event, UpdateEnded):
-            if not event.snapshot or table.mode is SubscribeMode.SNAPSHOT_ONLY:  # others may end behind each snapshot
-                self._backoffs[stream].reset()
+            lived, backoff = self._clock() - self._asked_at[stream], self._backoffs[stream]
+            if lived >= backoff.bound or table.mode is SubscribeMode.SNAPSHOT_ONLY:  # others may end at once each time
+                backoff.reset()
             if table.mode is SubscribeMode.SNAPSHOT_ONLY:
                 self._due[stream] = self._clock() + table.every
         frame = Frame(event.body, _KINDS[event.snapshot], _BOUNDARIES[type(event)], stream)

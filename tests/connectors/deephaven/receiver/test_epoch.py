@@ -169,19 +169,24 @@ def test_what_the_server_ends_unasked_is_asked_for_again_once():
     assert (marks(late), outline(late)[-1]) == ([], ("quotes", "snapshot", "end"))
 
 
-@pytest.mark.parametrize("first", ["nothing", "snapshot"])
-def test_a_table_that_keeps_being_refused_is_asked_for_less_and_less_often(first):
+@pytest.mark.parametrize("updates", [0, 1, 2])
+def test_a_table_that_keeps_being_refused_is_asked_for_less_and_less_often(updates):
     clock = Clock()
     epoch = begun({"quotes": TABLES["quotes"]}, clock=clock)
     epoch.receive(sent(GREETING))
     waits = []
     for number in range(1, 7):
         epoch.requests()
-        before = [response(number), *update(number)] if first == "snapshot" else []
+        before = [response(number), *update(number) * updates] if updates else []
         epoch.receive(sent(*before, refusal(number, "UNEXPECTED_ERROR")))
         waits.append(epoch.wait())
         clock.now += waits[-1]
     assert waits == [2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
+    epoch.requests()
+    epoch.receive(sent(response(7), *update(7)))
+    clock.now += 30.0
+    epoch.receive(sent(*update(7), refusal(7, "UNEXPECTED_ERROR")))
+    assert epoch.wait() == 2.0
 
 
 def test_a_subscription_that_fails_inside_an_update_leaves_a_mark_that_it_is_void():
