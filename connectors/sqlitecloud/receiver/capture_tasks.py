@@ -9,8 +9,8 @@ still arrive (a canary).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager, suppress
 from typing import Final
 
 from silverfold.conf.errors import SilverfoldError, SourceRefused, SourceUnavailable, StatementRefused
@@ -31,6 +31,9 @@ from silverfold.connectors.sqlitecloud.receiver.introspection import (
     schema_version,
     select_text,
 )
+
+FORBIDDEN: Final = "10004"
+"""Code of a refusal of our credentials, or for lack of a privilege."""
 
 ALIVE_EVERY: Final = 30.0
 """Seconds between two PINGs, unless a canary is configured."""
@@ -105,7 +108,8 @@ class CaptureTasks:
     async def _keep_alive(self) -> None:
         while True:
             await asyncio.sleep(self._options.canary_seconds or ALIVE_EVERY)
-            await self._db.ping()
+            with _naming("PING"):
+                await self._db.ping()
             await self._check_schema()
             if self._channel is not None and self._options.canary_seconds:
                 await self._send_and_wait("canary", list)
@@ -234,11 +238,8 @@ class CaptureTasks:
         self._message_count += 1
         token = f"{what} {self._message_count}"
         self._epoch.expect(token, then)
-        try:
+        with _naming("NOTIFY on our own channel", forbidden="fence = false and canary_seconds = 0 do without"):
             await self._db.notify(self._channel, token)
-        except StatementRefused as refused:
-            text = f"NOTIFY on our own channel: {refused.text}: fence = false and canary_seconds = 0 do without"
-            raise StatementRefused(code=refused.code, text=text) from None
         sent_at = self._clock()
         while not self._epoch.has_returned(token):
             await self._wait_for_activity(1.0)
@@ -257,6 +258,16 @@ class CaptureTasks:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):  # `asyncio.wait_for` may swallow a cancellation
                 await self._activity.wait()
+
+
+@contextmanager
+def _naming(statement: str, *, forbidden: str = "") -> Iterator[None]:
+    """Name a statement where the server refuses it, and what to do where we may not give it."""
+    try:
+        yield
+    except StatementRefused as refused:
+        advice = f": {forbidden}" if forbidden and refused.code == FORBIDDEN else ""
+        raise StatementRefused(code=refused.code, text=f"{statement}: {refused.text}{advice}") from None
 
 
 def _key(described: Description, row: tuple[Value, ...]) -> tuple[Value, ...]:

@@ -25,15 +25,12 @@ from silverfold.connectors.sqlitecloud.protocol.frame_access import log_stream
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
 from silverfold.connectors.sqlitecloud.protocol.statements import ALL
 from silverfold.connectors.sqlitecloud.receiver import bronze_frames
-from silverfold.connectors.sqlitecloud.receiver.capture_tasks import CaptureTasks
+from silverfold.connectors.sqlitecloud.receiver.capture_tasks import FORBIDDEN, CaptureTasks
 from silverfold.connectors.sqlitecloud.receiver.epoch import Epoch
 from silverfold.connectors.sqlitecloud.receiver.introspection import describe, list_tables, schema_version
 
 _PASSES: Final = frozenset({"5", "6", "10006"})
 """Codes of temporary refusals: busy, locked, and a cluster without a leader."""
-
-_LOGIN_REFUSED: Final = "10004"
-"""Code of a refusal of our credentials."""
 
 _FAREWELL: Final = 1.0
 """Seconds to remove our channel on shutdown."""
@@ -60,6 +57,7 @@ class SqliteCloudReceiver:
         self._circuit_breaker = CircuitBreaker(self._backoff, clock)
         self._files = RenewedFiles()
         self._has_listened = False  # to a table, in some epoch
+        self._was_well = False  # listened to all that there is, in some epoch
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
         """Run one epoch; see `connectors.frames.Receiver`. Nothing is resumed: tables are read anew.
@@ -67,8 +65,8 @@ class SqliteCloudReceiver:
         Raises:
             ConfigError: A secret or a certificate file cannot be used; SourceUnavailable if it could in an earlier
                 epoch.
-            SourceRefused: The login or a channel is refused; or every table is, and always was: it does not exist, has
-                no key, or may not be read.
+            SourceRefused: The login is refused; or a statement, such as of a channel, and no epoch listened before; or
+                every table is, and always was: it does not exist, has no key, or may not be read.
         """
         try:
             with self._files.retrying_refusals():  # of trust: the second connection may meet another node
@@ -86,7 +84,7 @@ class SqliteCloudReceiver:
         is_named_by_file = options.connection is not None and options.connection.may_change
 
         def is_of_file(refused: SourceRefused) -> bool:
-            return is_named_by_file or refused.code == _LOGIN_REFUSED  # a file may name the database, too
+            return is_named_by_file or refused.code == FORBIDDEN  # a file may name the database, too
 
         with self._files.reading(), self._files.retrying_refusals(is_of_file):
             settings = connection_settings(self._feed, self._environ)
@@ -111,14 +109,17 @@ class SqliteCloudReceiver:
         try:
             schema = await self._log_in(db, settings, sink)
             channel = await self._listen(db, epoch, sink, schema)
+            self._was_well = True
             tasks = CaptureTasks(db, epoch, sink, self._options, channel=channel, schema=schema, clock=self._clock)
             await tasks.run()
         except asyncio.CancelledError:
             sink.take(epoch.receive(db.arrived()))
             await self._remove_channel(db)
             raise
-        except SilverfoldError:
+        except SilverfoldError as error:
             await sink.land([*epoch.receive(db.arrived()), *bronze_frames.bad_frames(db.bad_frames)])
+            if self._was_well and isinstance(error, StatementRefused) and error.code != FORBIDDEN:
+                raise SourceUnavailable(f"{error} (it was not refused before, and may not be again)") from error
             raise
 
     async def _log_in(self, db: Client, settings: ConnectionSettings, sink: FrameSink) -> int | None:

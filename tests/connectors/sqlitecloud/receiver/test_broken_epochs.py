@@ -3,19 +3,21 @@
 import asyncio
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from silverfold.conf.errors import RemoteProtocolError
+from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable, StatementRefused
 from silverfold.conf.model import Reconnect
 from silverfold.connectors.base import Feed
 from silverfold.connectors.frames import Resume
+from silverfold.connectors.sqlitecloud.client.client import Client
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_rowset
 from silverfold.connectors.sqlitecloud.protocol.messages import Column, Rowset
 from silverfold.connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver
 from tests.support.chance import Highest
-from tests.support.sqlitecloud.receiving import Sink, receiver_at
+from tests.support.sqlitecloud.receiving import Sink, database, receiver_at, receiving
 from tests.support.sqlitecloud.scsp_peer import OK, TICKET, Peer, bound_text, scripted
 
 XINFO = Rowset(
@@ -74,3 +76,50 @@ def test_a_select_that_is_answered_with_something_else_is_a_fault_of_the_peer(an
 
     with pytest.raises(RemoteProtocolError):
         asyncio.run(receiving())
+
+
+def refusing(monkeypatch: pytest.MonkeyPatch, call: str, code: str) -> None:
+    async def refused(*_: object, **__: object) -> None:
+        raise StatementRefused(code=code, text="not now")
+
+    monkeypatch.setattr(Client, call, refused)
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "named"),
+    [
+        ("ping", "10003", "10003: PING: not now (it was not refused before"),
+        ("notify", "10000", "10000: NOTIFY on our own channel: not now (it was"),
+        ("ping", "10004", "10004: PING: not now"),
+        (
+            "notify",
+            "10004",
+            "10004: NOTIFY on our own channel: not now: fence = false and canary_seconds = 0 do without",
+        ),
+    ],
+)
+def test_a_statement_that_is_refused_once_all_was_well_ends_the_epoch_and_only_for_a_privilege_the_feed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, code: str, named: str
+) -> None:
+    async def use() -> BaseException | None:
+        async with receiving(database(tmp_path), canary_seconds=0.2) as at:
+            await at.complete()
+            refusing(monkeypatch, call, code)
+            return await at.ended()
+
+    error = asyncio.run(use())
+    assert isinstance(error, SourceUnavailable if code != "10004" else StatementRefused)
+    assert named in str(error)
+
+
+def test_a_channel_that_may_not_be_written_to_is_told_with_what_does_without(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing(monkeypatch, "notify", "10004")
+
+    async def use() -> str:
+        async with receiving(database(tmp_path)) as at:
+            await at.until(lambda: bool(at.sink.marks("snapshot void")), "a void snapshot")
+            return str(at.sink.marks("snapshot void")[0]["reason"])
+
+    assert "not now: fence = false" in asyncio.run(use())

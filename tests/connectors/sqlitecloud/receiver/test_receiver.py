@@ -4,9 +4,7 @@ import asyncio
 
 import pytest
 
-from silverfold.conf.errors import StatementRefused
 from silverfold.connectors.frames import Kind
-from silverfold.connectors.sqlitecloud.client.client import Client
 from silverfold.connectors.sqlitecloud.options import SqliteCloudTable
 from silverfold.connectors.sqlitecloud.server.options import Pacing, ServerOptions
 from silverfold.connectors.sqlitecloud.server.pubsub.dialect import Dialect, Vocabulary
@@ -39,19 +37,6 @@ def test_a_table_is_listened_to_read_under_a_fence_and_then_followed(tmp_path):
     assert [mark["database"] for mark in sink.marks("logged in")] == ["shop.db"]
     assert sink.frames[-1].body.startswith(b"#")
     assert sink.folded("foo") == [{"id": 1, "a": "y", "b": None}]
-
-
-def test_a_channel_that_may_not_be_written_to_is_told_with_what_does_without(tmp_path, monkeypatch):
-    async def refused(*_):
-        raise StatementRefused(code="10004", text="no privilege")
-
-    monkeypatch.setattr(Client, "notify", refused)
-
-    async def use(at):
-        await at.until(lambda: at.sink.marks("snapshot void"), "a void snapshot")
-        return at.sink.marks("snapshot void")[0]["reason"]
-
-    assert "no privilege: fence = false" in run(use, database(tmp_path))
 
 
 def test_a_snapshot_lands_frame_by_frame_as_it_came_its_end_included(tmp_path):
