@@ -258,6 +258,7 @@ def test_a_decimal_is_what_was_sent_or_an_error_in_both_readers(scale: int):
             with pytest.raises(InvalidValue) as caught:
                 convert(str(sent))
             assert caught.value.reason == "decimal-scale"
+            assert str(sent)[:80] in str(caught.value)
 
 
 def test_the_newest_response_before_the_end_of_the_cut_says_what_the_columns_are():
