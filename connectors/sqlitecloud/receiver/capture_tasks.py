@@ -35,6 +35,12 @@ from silverfold.connectors.sqlitecloud.receiver.introspection import (
 FORBIDDEN: Final = "10004"
 """Code of a refusal of our credentials, or for lack of a privilege."""
 
+PASSES: Final = frozenset({"5", "6", "10006"})
+"""Codes of temporary refusals: busy, locked, and a cluster without a leader."""
+
+CANDIDATES_AGAIN: Final = 5.0
+"""Seconds after which a table that was refused so is asked for again."""
+
 ALIVE_EVERY: Final = 30.0
 """Seconds between two PINGs, unless a canary is configured."""
 
@@ -77,6 +83,7 @@ class CaptureTasks:
         self._db, self._epoch, self._sink, self._options = db, epoch, sink, options
         self._channel, self._schema, self._clock = channel, schema, clock
         self._message_count = 0
+        self._candidates_at = clock()
         self._is_receiving = False
         self._received_at = clock()
         self._activity = asyncio.Event()
@@ -119,7 +126,8 @@ class CaptureTasks:
             await self._add_candidates()
             table = self._epoch.next_due()
             if table is None:
-                await self._wait_for_activity(self._epoch.wait())
+                waits = (self._epoch.wait(), CANDIDATES_AGAIN if self._epoch.candidates else None)
+                await self._wait_for_activity(min((wait for wait in waits if wait is not None), default=None))
             else:
                 await self._read(table)
 
@@ -137,7 +145,10 @@ class CaptureTasks:
         return version
 
     async def _add_candidates(self) -> None:
-        """Start capturing newly found tables that are wanted and can be captured."""
+        """Start capturing newly found tables that are wanted and can be captured; those that cannot be now stay."""
+        if self._clock() < self._candidates_at:
+            return
+        refused_now = list[str]()
         while self._epoch.candidates:
             stream = self._epoch.candidates.pop(0)
             if self._epoch.is_wanted(stream):
@@ -146,9 +157,15 @@ class CaptureTasks:
                     await describe(self._db, stream, self._epoch.settings_of(stream))
                     await self._listen(stream)
                 except SourceRefused as refused:
-                    await self._sink.land([bronze_frames.left_out(stream, refused)])
+                    if refused.code in PASSES:
+                        refused_now.append(stream)
+                    else:
+                        await self._sink.land([bronze_frames.left_out(stream, refused)])
                 else:
                     self._epoch.add(stream, schema)
+        if refused_now:
+            self._epoch.candidates += refused_now
+            self._candidates_at = self._clock() + CANDIDATES_AGAIN
 
     async def _listen(self, stream: str) -> None:
         """Listen to a table again, since it may have been recreated; needed only if tables are listened to by name."""

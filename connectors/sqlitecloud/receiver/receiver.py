@@ -25,12 +25,12 @@ from silverfold.connectors.sqlitecloud.protocol.frame_access import log_stream
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
 from silverfold.connectors.sqlitecloud.protocol.statements import ALL
 from silverfold.connectors.sqlitecloud.receiver import bronze_frames
-from silverfold.connectors.sqlitecloud.receiver.capture_tasks import FORBIDDEN, CaptureTasks
+from silverfold.connectors.sqlitecloud.receiver.capture_tasks import FORBIDDEN, PASSES, CaptureTasks
 from silverfold.connectors.sqlitecloud.receiver.epoch import Epoch
 from silverfold.connectors.sqlitecloud.receiver.introspection import describe, list_tables, schema_version
 
-_PASSES: Final = frozenset({"5", "6", "10006"})
-"""Codes of temporary refusals: busy, locked, and a cluster without a leader."""
+_FAILURES: Final = frozenset({"7", "10", "10000", "10003"})
+"""Codes of failures of a server: memory, its disk, and within. One that let us in before may do so again."""
 
 _FAREWELL: Final = 1.0
 """Seconds to remove our channel on shutdown."""
@@ -74,7 +74,7 @@ class SqliteCloudReceiver:
                 async with opened as db:
                     await self._run_epoch(db, settings, sink)
         except StatementRefused as refused:
-            if refused.code in _PASSES:
+            if refused.code in PASSES or (refused.code in _FAILURES and self._was_well):
                 raise SourceUnavailable(str(refused)) from refused
             raise
 
@@ -166,7 +166,7 @@ class SqliteCloudReceiver:
                     await db.listen_as(self._options.listen, name)
                 described[name] = description
             except SourceRefused as refused:
-                if refused.code in _PASSES:
+                if refused.code in PASSES:
                     raise
                 refusals.append(refused)
                 await sink.land([bronze_frames.left_out(name, refused)])
@@ -183,7 +183,7 @@ class SqliteCloudReceiver:
                 await db.listen_as(self._options.listen, name)
                 found.add(name)
             except StatementRefused as refused:
-                if refused.code in _PASSES:
+                if refused.code in PASSES:
                     raise
                 await sink.land([bronze_frames.left_out(log_stream(name), refused)])
         return found

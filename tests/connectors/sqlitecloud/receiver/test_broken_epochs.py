@@ -4,6 +4,7 @@ import asyncio
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -15,6 +16,7 @@ from silverfold.connectors.sqlitecloud.client.client import Client
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.encode import encode_rowset
 from silverfold.connectors.sqlitecloud.protocol.messages import Column, Rowset
+from silverfold.connectors.sqlitecloud.receiver import capture_tasks
 from silverfold.connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver
 from tests.support.chance import Highest
 from tests.support.sqlitecloud.receiving import Sink, database, receiver_at, receiving
@@ -123,3 +125,30 @@ def test_a_channel_that_may_not_be_written_to_is_told_with_what_does_without(
             return str(at.sink.marks("snapshot void")[0]["reason"])
 
     assert "not now: fence = false" in asyncio.run(use())
+
+
+def test_a_table_made_later_that_is_busy_at_first_is_asked_for_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture_tasks, "CANDIDATES_AGAIN", 0.2)
+    listened, listen_as = list[str](), Client.listen_as
+
+    async def busy_at_first(db: Client, kind: Literal["table", "channel"], table: str) -> None:
+        listened.append(table)
+        if listened.count("bar") == 1 and table == "bar":
+            raise StatementRefused(code="5", text="database is locked")
+        await listen_as(db, kind, table)
+
+    async def use() -> Sink:
+        async with receiving(
+            database(tmp_path), {"foo": SqliteCloudTable(), "bar": SqliteCloudTable()}, canary_seconds=0.2
+        ) as at:
+            await at.complete("foo")
+            monkeypatch.setattr(Client, "listen_as", busy_at_first)
+            await at.db.exec("CREATE TABLE bar(id INTEGER PRIMARY KEY)")
+            await at.complete("bar")
+            return at.sink
+
+    sink = asyncio.run(use())
+    assert listened.count("bar") >= 2
+    assert len(sink.marks("table left out", "bar")) == 1  # before there was one
