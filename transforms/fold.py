@@ -41,7 +41,8 @@ def check_key(key: T.StructType, *, table: str) -> None:
     for field in key:
         if isinstance(field.dataType, _REFUSED):
             kind = field.dataType.simpleString()
-            raise UnusableKey(f"{field.name} is {kind}, which cannot be a key: set another key, or type", table=table)
+            advice = "set another key, or type; where the source names the key, it has to name another"
+            raise UnusableKey(f"{field.name} is {kind}, which cannot be a key: {advice}", table=table)
 
 
 def fold(

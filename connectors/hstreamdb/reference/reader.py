@@ -20,6 +20,7 @@ from typing import Any, Final, NoReturn
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 from silverfold.connectors.frames import ControlFrame
+from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.options import INTEGERS, HStreamOptions, HStreamTable
 from silverfold.connectors.hstreamdb.protocol.frames import KeyedRecord, decode_frame
 from silverfold.connectors.hstreamdb.protocol.records import HRecord, Record
@@ -61,10 +62,11 @@ class HStreamReferenceReader:
     ) -> Iterator[ReferenceChange]:
         """Yield the changes of frames; see `connectors.verification.ReferenceReader.changes`."""
         for position, body in frames:
+            first = next(iter(FetchedFrame.of(body).ids), None)
+            if first is not None and 0 < first.batch_id <= self._floors.get(first.shard_id, 0):
+                continue
             for found in decode_frame(body, limit=self.options.max_batch_bytes).records:
-                shard_id, batch_id, _ = found.id
-                if not 0 < batch_id <= self._floors.get(shard_id, 0):
-                    yield from self.record_changes(found, position)
+                yield from self.record_changes(found, position)
 
     def record_changes(self, found: KeyedRecord, position: int = 0) -> Iterator[ReferenceChange]:
         """Yield the changes of one record. Raises InvalidValue."""

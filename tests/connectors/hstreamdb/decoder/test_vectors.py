@@ -16,7 +16,7 @@ from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.hstreamdb.decoder.decoder import HStreamDecoder
 from silverfold.connectors.hstreamdb.decoder.floors import read_floors
 from silverfold.connectors.hstreamdb.options import HStreamTable
-from silverfold.connectors.hstreamdb.protocol.messages.batches import Flag
+from silverfold.connectors.hstreamdb.protocol.messages.batches import CompressionType, Flag
 from silverfold.connectors.hstreamdb.protocol.records import Json
 from silverfold.connectors.hstreamdb.reference.reader import HStreamReferenceReader
 from silverfold.connectors.hstreamdb.reference.source_replay import HStreamSourceReplay
@@ -188,13 +188,14 @@ def is_forgotten(sequence: str, control: Sequence[ControlFrame], first: int) -> 
 ANY = {"keys": ["id"], "columns": {"id": "int"}}
 
 
+@pytest.mark.parametrize("compression", [CompressionType.NONE, CompressionType.GZIP])
 @pytest.mark.parametrize(("batch", "position", "again"), [(4, 9, True), (5, 9, True), (6, 9, False), (4, 8, False)])
 def test_what_a_floor_covers_is_left_out_by_those_who_verify_as_by_the_build(
-    batch: int, position: int, again: bool
+    batch: int, position: int, again: bool, compression: int
 ) -> None:
     feed = feed_of(t=table_of(ANY))
     floor = ControlFrame(8, 1, None, b'{"created": "1", "offsets": {"7": "5"}}')
-    body = frame_of(objects(b"no JSON"), batch=batch)
+    body = frame_of(objects(b"no JSON"), batch=batch, compression=compression).replace(b"\x1f\x8b", b"no")  # nor gzip
     reader, replay = HStreamReferenceReader(feed.tables["t"], feed.options), HStreamSourceReplay(feed, "t")
     replay.control(floor)
     if floor.frame_seq < position:
