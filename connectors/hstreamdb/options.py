@@ -137,7 +137,9 @@ class HStreamTable(Table):
     keys: tuple[str, ...] = ()
     """Columns that name a row, at least one. The producers' partition key must follow from them."""
     columns: dict[ColumnName, TypeName] = Field(default_factory=dict)
-    """Types of the columns, keys included, by name."""
+    """Types of the columns, keys included, by name. A wider type is followed; a column that is added or left out needs
+    ``silverfold rebuild``, since what landed has values of it too. A table on a base has no such way: decide before
+    frames are dropped (``bronze_days``)."""
     encodings: dict[ColumnName, Encoding] = Field(default_factory=dict)
     """How values of columns arrive, by name, if not by the default."""
     layout: Layout = "auto"
@@ -154,8 +156,9 @@ class HStreamTable(Table):
     @property
     def row_settings(self) -> dict[str, str | list[str]]:
         """Values of the settings that determine the table's rows and do not show in its columns."""
-        encodings = {f"encodings.{name}": self.encoding(name) or "" for name in self.columns}  # others may be added
-        return {**super().row_settings, **encodings}
+        encodings = {name: self.encoding(name) for name in sorted(self.columns)}
+        columns = [name if encoding is None else f"{name} ({encoding})" for name, encoding in encodings.items()]
+        return {**super().row_settings, "columns": columns}
 
     def encoding(self, column: str) -> Encoding | None:
         """Return the encoding of a column; None for its type's own form."""
