@@ -52,6 +52,7 @@ def check(
             show_default=False,
         ),
     ] = None,
+    packed: Annotated[bool, typer.Option("--packed", help="Nothing stands between messages: framing packed.")] = False,
     accept: Accept = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, for scripts.")] = False,
 ) -> None:
@@ -76,7 +77,7 @@ def check(
     if profile == "counted" and profile_of(before, after) != profile:
         lacking = "a header or dimensions of these schemas have no numGroups and numVarDataFields"
         raise typer.BadParameter(f"{lacking}: their messages have no counts", param_hint="--profile")
-    found = compare(before, after, profile=profile)
+    found = compare(before, after, profile=profile, framed=not packed)
     directions: tuple[Direction, ...] = ("backward", "forward") if direction == "both" else (direction,)
     if as_json:
         print_json(as_object(found, before, after, directions))

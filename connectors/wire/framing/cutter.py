@@ -14,7 +14,7 @@ from silverfold.connectors.wire.framing.headers import HeaderReader, header_read
 from silverfold.connectors.wire.framing.settings import Framing
 from silverfold.connectors.wire.sbe.schema.model import Buffer, ByteOrder
 
-Measure: TypeAlias = Callable[[Buffer], int]
+Measure: TypeAlias = Callable[[Buffer, bool], int]
 """Returns the length of the message at the beginning of a buffer. Raises TruncatedMessage, or InvalidValue
 ``count-range``, if the message may continue beyond it; any other WireError if no further bytes can complete it."""
 
@@ -52,7 +52,8 @@ class FrameCutter:
         smallest: Minimum size of a message: the size of its header.
         is_inside: The frame header is the beginning of the message's own header, and is returned as part of it.
         byte_order: Byte order of the messages, checked against the framing where it has an encoding type.
-        measure: Finds the end of a message, for messages packed back to back.
+        measure: Finds the end of a message, for messages packed back to back: from the bytes there are, and whether
+            they are all.
         on_packet: Called with the numbers of each packet that may have frames, before the first of them is returned;
             for those that have none, too.
     """
@@ -247,7 +248,7 @@ class FrameCutter:
         self._join()
         assert self._measure is not None
         try:
-            size = self._measure(memoryview(self._chunk)[self._at :])
+            size = self._measure(memoryview(self._chunk)[self._at :], self._ended)
         except WireError as error:
             if error.reason not in _MORE_MAY_HELP or self._ended:
                 raise error.moved(self._error_offset) from None

@@ -15,7 +15,7 @@ coinbase-market-data  Coinbase Derivatives over UDP: packet header with a count,
                       an empty packet is a heartbeat, with the number of the message to come
 coinbase-orders       Coinbase Derivatives order entry: one header with the total length before each message
 whole                 the input is one message (WebSocket frame, HTTP body, line of hex)
-packed                messages back to back, each as long as the schema implies: not safe with newer senders
+packed                messages back to back, each as long as the schema implies: that of the senders, or newer
 ===================== ========================================================================================
 
 Sizes and offsets are from the venues' public documents. Coinbase's own schemas count the frame header as part of the

@@ -273,3 +273,9 @@ def test_lines_are_folded_to_a_terminal_and_coloured_by_the_worst(files: Path):
 )
 def test_versions_from_2000_to_2100_are_days(version: int, date: str | None):
     assert date_of(version) == date
+
+
+def test_what_is_harmless_with_lengths_may_break_messages_that_are_packed(files: Path):
+    write(files, "T33")
+
+    assert (exits(), exits("--packed")) == (0, 1)

@@ -12,7 +12,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from silverfold.conf.errors import OversizedMessage, TruncatedMessage, WireError
+from silverfold.conf.errors import InvalidValue, OversizedMessage, TruncatedMessage, WireError
 from silverfold.connectors.deephaven.protocol.frames import FrameCutter as DeephavenCutter
 from silverfold.connectors.deephaven.protocol.frames import PrefixCounts
 from silverfold.connectors.wire.framing.cutter import Frame, FrameCutter, frames_of
@@ -298,9 +298,9 @@ def test_a_packed_message_that_announces_more_than_it_may_have_is_refused_once_i
 def test_the_end_of_a_packed_message_is_looked_for_only_when_more_bytes_have_come():
     lengths: list[int] = []
 
-    def measured(body: Buffer) -> int:
+    def measured(body: Buffer, is_all: bool) -> int:
         lengths.append(len(body))
-        return measure(SCHEMA, body)
+        return measure(SCHEMA, body, is_all=is_all)
 
     frames = FrameCutter(FRAMINGS["packed"], measure=measured)
     for chunk in ("0100", "010001000000", "0a"):
@@ -309,6 +309,23 @@ def test_the_end_of_a_packed_message_is_looked_for_only_when_more_bytes_have_com
 
     assert lengths == [2, 8, 9]
     assert [frame.body.hex() for frame in found if frame is not None] == ["01000100010000000a"]
+
+
+def test_a_packed_message_of_a_newer_sender_ends_where_another_one_begins_or_all_ends():
+    newer = bytes.fromhex("0100 0100 0100 0900 0a")
+    frames = cutter_for(SCHEMA, FRAMINGS["packed"])
+    frames.receive(newer + newer[:7])
+    assert frames.next_frame() is None
+    frames.receive(newer[7:])
+    assert (frames.next_frame(), frames.next_frame()) == (Frame(newer, 0), None)
+    frames.receive_eof()
+    assert frames.next_frame() == Frame(newer, 9)
+
+
+@pytest.mark.parametrize("behind", ["0003", "0003 6162 0100 0100 0100 0900 0a"])
+def test_a_packed_message_of_a_newer_sender_that_goes_on_is_not_cut(behind):
+    with pytest.raises(InvalidValue, match="of version 9 does not end where version 0 of the schema says"):
+        list(frames_of(cutter_for(SCHEMA, FRAMINGS["packed"]), [bytes.fromhex("0100 0100 0100 0900 0a" + behind)]))
 
 
 def test_a_packed_message_that_is_too_long_is_refused_though_it_is_all_there():
