@@ -241,16 +241,15 @@ class FeedPlan:
     def _stop_within(self, table: str, cut: Cut) -> int | None:
         """Return a position that the cut may not reach: columns may change after a control frame.
 
-        A control frame that repeats the one before it, as after a reconnect, ends no cut.
+        A control frame that repeats the one before it, as after a reconnect, ends no cut; nor does one inside a
+        snapshot.
         """
-        if not cut.replaces:
-            frames = [frame for frame in self.control if frame.stream == cut.stream]
-            news = (at for at, frame in enumerate(frames) if at == 0 or frame.body != frames[at - 1].body)
-            controls = (frames[at].frame_seq for at in news)
-            after_first = next((at for at in controls if cut.begins[0] < at < cut.last), None)
-            if after_first is not None:
-                return after_first
-        return self.bisections[table].within(cut)
+        begin = cut.begins[0] if cut.snapshot_end is None else cut.snapshot_end
+        frames = [frame for frame in self.control if frame.stream == cut.stream]
+        news = (at for at, frame in enumerate(frames) if at == 0 or frame.body != frames[at - 1].body)
+        controls = (frames[at].frame_seq for at in news)
+        after_first = next((at for at in controls if begin < at < cut.last), None)
+        return self.bisections[table].within(cut) if after_first is None else after_first
 
     def _rules(self, table: str) -> StreamRules:
         now = silver_position(self.places, self.feed.name, table)

@@ -24,6 +24,7 @@ from silverfold.connectors.sqlitecloud.receiver import bronze_frames
 from silverfold.connectors.sqlitecloud.receiver.attempts import TableAttempts
 from silverfold.connectors.sqlitecloud.receiver.epoch import Epoch
 from silverfold.connectors.sqlitecloud.receiver.introspection import (
+    PASSES,
     checked_rows,
     describe,
     list_tables,
@@ -34,9 +35,6 @@ from silverfold.connectors.sqlitecloud.receiver.introspection import (
 
 FORBIDDEN: Final = "10004"
 """Code of a refusal of our credentials, or for lack of a privilege."""
-
-PASSES: Final = frozenset({"5", "6", "10006"})
-"""Codes of temporary refusals: busy, locked, and a cluster without a leader."""
 
 CANDIDATES_AGAIN: Final = 5.0
 """Seconds after which a table that was refused so is asked for again."""

@@ -7,6 +7,7 @@ every such statement increments (SQLite, "PRAGMA schema_version").
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from silverfold.conf.errors import RemoteProtocolError, SourceRefused, StatementRefused
 from silverfold.connectors.sqlitecloud.client.client import Client
@@ -14,6 +15,9 @@ from silverfold.connectors.sqlitecloud.options import SqliteCloudTable
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description, TableColumn
 from silverfold.connectors.sqlitecloud.protocol.messages import Rowset, RowsetChunk, Value
 from silverfold.connectors.sqlitecloud.protocol.statements import quote_identifier
+
+PASSES: Final = frozenset({"5", "6", "7", "10", "10000", "10003", "10006"})
+"""Codes of refusals that may pass: busy, locked, failures of a server (memory, disk, within), and no leader."""
 
 _TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
 _COLUMNS = (
@@ -83,10 +87,12 @@ def page_text(described: Description, *, first: bool) -> str:
 
 
 async def _columns(db: Client, name: str) -> tuple[TableColumn, ...]:
-    """Return the columns as reported by SQLite, or by the server if it refuses that query."""
+    """Return the columns as reported by SQLite, or by the server if it refuses that query for good."""
     try:
         rows = await _rows(db, _COLUMNS, name, columns=5)
-    except StatementRefused:
+    except StatementRefused as refused:
+        if refused.code in PASSES:
+            raise
         found = await db.exec(_METADATA, name)
         return _parse_metadata(found) if isinstance(found, Rowset) else ()
     return tuple(

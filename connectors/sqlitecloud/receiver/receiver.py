@@ -25,12 +25,9 @@ from silverfold.connectors.sqlitecloud.protocol.frame_access import log_stream
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
 from silverfold.connectors.sqlitecloud.protocol.statements import ALL
 from silverfold.connectors.sqlitecloud.receiver import bronze_frames
-from silverfold.connectors.sqlitecloud.receiver.capture_tasks import FORBIDDEN, PASSES, CaptureTasks
+from silverfold.connectors.sqlitecloud.receiver.capture_tasks import FORBIDDEN, CaptureTasks
 from silverfold.connectors.sqlitecloud.receiver.epoch import Epoch
-from silverfold.connectors.sqlitecloud.receiver.introspection import describe, list_tables, schema_version
-
-_FAILURES: Final = frozenset({"7", "10", "10000", "10003"})
-"""Codes of failures of a server: memory, its disk, and within. One that let us in before may do so again."""
+from silverfold.connectors.sqlitecloud.receiver.introspection import PASSES, describe, list_tables, schema_version
 
 _FAREWELL: Final = 1.0
 """Seconds to remove our channel on shutdown."""
@@ -74,7 +71,7 @@ class SqliteCloudReceiver:
                 async with opened as db:
                     await self._run_epoch(db, settings, sink)
         except StatementRefused as refused:
-            if refused.code in PASSES or (refused.code in _FAILURES and self._was_well):
+            if refused.code in PASSES:
                 raise SourceUnavailable(str(refused)) from refused
             raise
 

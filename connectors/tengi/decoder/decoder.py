@@ -19,7 +19,7 @@ from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.tengi.decoder.changes import ChangeReader
 from silverfold.connectors.tengi.decoder.schemas import Schema, TableSchemas
 from silverfold.connectors.tengi.options import ROW_NUMBER, TengiFeed, TengiTable
-from silverfold.connectors.tengi.protocol.feed.columns import parse_type, whole
+from silverfold.connectors.tengi.protocol.feed.columns import ColumnType, parse_type, whole
 from silverfold.connectors.tengi.protocol.frame_access import read_frame
 from silverfold.connectors.tengi.protocol.values import Packet
 
@@ -47,8 +47,9 @@ class Schemas:
         if not landed:
             raise SchemaDrift("the source has not told its columns", table=cut.stream)
         newest = landed[-1][1]
-        if isinstance(newest, str):
-            raise SchemaDrift(f"its columns, as the source tells them: {newest}", table=cut.stream)
+        reason = newest if isinstance(newest, str) else None if declared else newest.unreadable
+        if isinstance(newest, str) or reason is not None:
+            raise SchemaDrift(f"its columns, as the source tells them: {reason}", table=cut.stream)
         keys, columns = table.keys or newest.keys, declared or newest.columns
         if (unknown := next((key for key in keys if key not in columns), None)) is not None:
             where = "settings" if declared else "source"
@@ -115,8 +116,13 @@ def _read_schema(packet: Packet, seen: dict[str, int]) -> Schema:
         raise InvalidValue("a key is no column, or is one twice", reason="bad_schema")
     for name in sorted(columns):
         seen.setdefault(name, len(seen))
-    kinds = {name: parse_type(columns[name]) for name in sorted(columns, key=seen.__getitem__)}
-    return Schema(version, tuple(map(str, names)), kinds)
+    kinds, unreadable = dict[str, ColumnType](), None
+    for name in sorted(columns, key=seen.__getitem__):
+        try:
+            kinds[name] = parse_type(columns[name])
+        except InvalidValue as error:
+            kinds[name], unreadable = ColumnType("void"), str(error)
+    return Schema(version, tuple(map(str, names)), kinds, unreadable)
 
 
 def _texts(found: Any) -> dict[str, str]:

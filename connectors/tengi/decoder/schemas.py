@@ -17,6 +17,8 @@ class Schema:
     keys: tuple[str, ...]
     """None for a table that takes inserts only."""
     columns: Mapping[str, ColumnType]
+    unreadable: str | None = None
+    """Why a column's type is none that silver has; the other versions' frames need its names alone."""
 
 
 @dataclass(frozen=True)

@@ -47,12 +47,12 @@ class TengiReferenceReader:
         return () if newest is None else tuple(newest.columns)
 
     def control(self, frame: ControlFrame) -> None:
-        """Take a control frame. It is ignored if it is another stream's, or unreadable."""
+        """Take a control frame. It is ignored if it is another stream's, or unreadable but for types."""
         if frame.stream != self._stream:
             return
         try:
             packet = read_frame(frame.body, limit=self._options.max_packet)
-            kinds = {name: parse_type(text) for name, text in sorted(_values(packet.get_value("columns")).items())}
+            kinds = {name: _type_of(text) for name, text in sorted(_values(packet.get_value("columns")).items())}
             keys = _values(packet.get_value("keys"))
             names = tuple(keys[str(at)] for at in range(len(keys)))
             version = whole(packet.get_value("version"), 32)
@@ -143,6 +143,14 @@ class TengiReferenceReader:
         for name in row.keys() & newest.columns.keys():
             row[name] = read_value(newest.columns[name], row[name])
         return row | dict.fromkeys(nulls)
+
+
+def _type_of(text: str) -> ColumnType:
+    """Return a column's type; ``void`` for one that silver does not have."""
+    try:
+        return parse_type(text)
+    except InvalidValue:
+        return ColumnType("void")
 
 
 def _values(found: Any) -> dict[str, Any]:

@@ -104,4 +104,5 @@ _READ: Final[dict[str, Callable[[ColumnType, Any], Any]]] = {
     "decimal": _decimal,
     "binary": _binary,
     "string": _text,
+    "void": _refuse,
 }

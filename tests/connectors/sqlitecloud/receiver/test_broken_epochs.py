@@ -12,11 +12,12 @@ from silverfold.conf.errors import RemoteProtocolError, SourceUnavailable, State
 from silverfold.conf.model import Reconnect
 from silverfold.connectors.base import Feed
 from silverfold.connectors.frames import Resume
-from silverfold.connectors.sqlitecloud.client.client import Client
+from silverfold.connectors.sqlitecloud.client.client import Client, connect
 from silverfold.connectors.sqlitecloud.options import SqliteCloudOptions, SqliteCloudTable
-from silverfold.connectors.sqlitecloud.protocol.encode import encode_rowset
-from silverfold.connectors.sqlitecloud.protocol.messages import Column, Rowset
+from silverfold.connectors.sqlitecloud.protocol.encode import encode_error, encode_rowset
+from silverfold.connectors.sqlitecloud.protocol.messages import Column, Rowset, ServerError
 from silverfold.connectors.sqlitecloud.receiver import capture_tasks
+from silverfold.connectors.sqlitecloud.receiver.introspection import describe
 from silverfold.connectors.sqlitecloud.receiver.receiver import SqliteCloudReceiver
 from tests.support.chance import Highest
 from tests.support.sqlitecloud.receiving import Sink, database, receiver_at, receiving
@@ -152,3 +153,17 @@ def test_a_table_made_later_that_is_busy_at_first_is_asked_for_again(
     sink = asyncio.run(use())
     assert listened.count("bar") >= 2
     assert len(sink.marks("table left out", "bar")) == 1  # before there was one
+
+
+@pytest.mark.parametrize("code", ["5", "10003"])
+def test_a_pragma_that_is_refused_for_now_is_no_server_without_it(code: str) -> None:
+    refuse = encode_error(ServerError(int(code), 0, -1, "not now"))
+    peer = Peer({"SELECT name, type": refuse, "LIST METADATA": encode_rowset(XINFO)})
+
+    async def describing() -> None:
+        async with scripted(peer) as address, await connect(address) as db:
+            await describe(db, "foo", SqliteCloudTable())
+
+    with pytest.raises(StatementRefused, match="not now"):
+        asyncio.run(describing())
+    assert not any(command.startswith("LIST METADATA") for command in peer.commands)

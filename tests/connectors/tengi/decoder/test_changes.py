@@ -120,6 +120,11 @@ def test_a_row_of_an_older_version_lacks_newer_columns() -> None:
     assert rows_of(*packets) == [{"id": 1, "name": "o", "price": 1.5, "note": None}]
 
 
+def test_a_version_with_types_that_silver_has_not_gives_the_names_of_its_rows_all_the_same() -> None:
+    refused = schema({"id": "bigint", "name": "varchar(9)", "price": "double"})
+    assert rows_of(refused, schema(version=2), snapshot(1, [ONE])) == [{"id": 1, "name": "one", "price": 1.5}]
+
+
 @pytest.mark.parametrize("number", [Byte, Short, Int, int])
 def test_numbers_of_packets_have_any_type_of_whole_numbers(number: type[int]) -> None:
     numbers = {name: number(1) for name in ("version", "seq", "part", "last")}
