@@ -46,8 +46,8 @@ class FeedPlan:
         limits: Bounds of every cut.
         before: No table takes anything at or after this position; None for no bound.
         past: A table begins with the first snapshot after this position; None to begin with the first possible.
-        sees_later: What landed at or after ``before`` is seen all the same: no cut ends between a change and an older
-            one there.
+        sees_later: What landed at or after ``before`` is seen all the same: where they can, cuts end before a change
+            than which one there is older.
     """
 
     connector: Connector
@@ -130,8 +130,8 @@ class FeedPlan:
             return plan
         seen = None if self.sees_later else self.before
         most, ahead = (
-            planned(_times(each, self.limits), before=seen, at_least=each * at_least, beyond=beyond).cut
-            for each in (2, 4)
+            planned(_times(times, self.limits), before=bound, at_least=times * at_least, beyond=beyond).cut
+            for times, bound in ((2, self.before), (4, seen))
         )
         last, half = plan.cut.last, plan.cut.ends[len(plan.cut.ends) // 2]
         if most is None or ahead is None or ahead.last == last:
