@@ -51,6 +51,10 @@ _UPDATED: Final = {None: _KeyState.IF_SELECTED, _KeyState.NONE: _KeyState.NOWHER
 TypedKey: TypeAlias = tuple[Any, ...]
 
 
+class _Unfit(str):
+    """A part of a key that does not fit its column. In a snapshot and in a notification the same may look otherwise."""
+
+
 class SnapshotWindow:
     """One attempt at a snapshot of one table. Feed it in the order in which frames land; close it at the end.
 
@@ -92,9 +96,10 @@ class SnapshotWindow:
 
     def close(self) -> str | None:
         """Close the window; return why the attempt is void, or None if the snapshot is complete."""
-        updated_only = [_identity(key) for key, state in self._states.items() if state is _KeyState.IF_SELECTED]
+        known = {key: state for key, state in self._states.items() if not any(type(part) is _Unfit for part in key)}
+        updated_only = [_identity(key) for key, state in known.items() if state is _KeyState.IF_SELECTED]
         selected = np.isin(np.array(updated_only, np.int64), np.array(self._rows, np.int64))
-        if not selected.all() or _KeyState.NOWHERE in self._states.values():
+        if not selected.all() or _KeyState.NOWHERE in known.values():
             self.void = self.void or UNEXPLAINED
         return self.void
 
@@ -122,7 +127,7 @@ def _typed(column: Column, part: Any, *, sent: bool) -> Any:
     try:
         return column.value(part, sent=sent)
     except InvalidValue:
-        return repr(part)
+        return _Unfit(repr(part))
 
 
 def _identity(key: TypedKey) -> int:
