@@ -259,7 +259,10 @@ class Epoch:
         table = self._tables[stream]
         if isinstance(event, UpdateEnded):
             lived, backoff = self._clock() - self._asked_at[stream], self._backoffs[stream]
-            if lived >= backoff.bound or table.mode is SubscribeMode.SNAPSHOT_ONLY:  # others may end at once each time
+            is_live = (
+                not event.snapshot and lived >= backoff.bound
+            )  # one may fail soon, or behind its snapshot, each time
+            if is_live or table.mode is SubscribeMode.SNAPSHOT_ONLY:
                 backoff.reset()
             if table.mode is SubscribeMode.SNAPSHOT_ONLY:
                 self._due[stream] = self._clock() + table.every
