@@ -89,15 +89,19 @@ def base_misfit(places: Places, connector: Connector, feed: Feed, table: str) ->
 def base_damage(places: Places, connector: Connector, feed: Feed, table: str) -> str | None:
     """Return what a table's base lacks; None if nothing, or without a base. Raises StoreUnavailable.
 
-    A power cut emptied a commit of it, or a companion table with the rows that count is gone.
+    A power cut emptied a commit of it, a companion table with the rows that count is gone, or it was made before the
+    table had a history.
     """
     base = places.base(table)
     if (version := emptied_since_whole(base, feed.name, table)) is not None:
         return f"commit {version} of {base.silver(feed.name, table)} is an empty file, as a power cut leaves"
     opened = open_table(base.silver(feed.name, table))
     for part in parts_of(connector, feed.tables[table]):
-        if companion_of(base, feed.name, table, part, opened).is_gone:
+        found = companion_of(base, feed.name, table, part, opened)
+        if found.is_gone:
             return f"the rows of {companion_place(base, feed.name, table, part)} are gone"
+        if part == "history" and found.committed is None and position_reached(base, feed.name, table) >= 0:
+            return "it was made without a history"
     return None
 
 

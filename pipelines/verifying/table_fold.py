@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.common.key_span import EVERY_KEY, Key, KeySpan, NotBySpans
 from silverfold.connectors.verification import ReferenceChange
 
@@ -100,6 +101,8 @@ class TableFold:
         self.put(change.key, {**(row or {}), **self._key_columns(change.key), **change.row})
 
     def _key_columns(self, key: Key) -> Row:
+        if len(key) != len(self.own_columns):  # columns cannot change so, but of updates that the table passed over
+            raise InvalidValue(f"a key is not that of {', '.join(self.own_columns)} alone", reason="other_keys")
         return dict(zip(self.own_columns, key, strict=True))
 
     def _deleted_keys(self, change: ReferenceChange) -> Iterator[Key]:

@@ -36,6 +36,8 @@ from silverfold.connectors.sqlitecloud.receiver.introspection import (
 FORBIDDEN: Final = "10004"
 """Code of a refusal of our credentials, or for lack of a privilege."""
 
+WITHOUT_CHANNEL: Final = "fence = false and canary_seconds = 0 do without"
+
 CANDIDATES_AGAIN: Final = 5.0
 """Seconds after which a table that was refused so is asked for again."""
 
@@ -80,6 +82,8 @@ class CaptureTasks:
     ) -> None:
         self._db, self._epoch, self._sink, self._options = db, epoch, sink, options
         self._channel, self._schema, self._clock = channel, schema, clock
+        self.was_well = False
+        """Whether a PING was answered, and a canary came back."""
         self._message_count = 0
         self._candidates_at = clock()
         self._is_receiving = False
@@ -113,11 +117,12 @@ class CaptureTasks:
     async def _keep_alive(self) -> None:
         while True:
             await asyncio.sleep(self._options.canary_seconds or ALIVE_EVERY)
-            with _naming("PING"):
+            with naming("PING"):
                 await self._db.ping()
             await self._check_schema()
             if self._channel is not None and self._options.canary_seconds:
                 await self._send_and_wait("canary", list)
+            self.was_well = True
 
     async def _read_tables(self) -> None:
         while True:
@@ -253,7 +258,7 @@ class CaptureTasks:
         self._message_count += 1
         token = f"{what} {self._message_count}"
         self._epoch.expect(token, then)
-        with _naming("NOTIFY on our own channel", forbidden="fence = false and canary_seconds = 0 do without"):
+        with naming("NOTIFY on our own channel", forbidden=WITHOUT_CHANNEL):
             await self._db.notify(self._channel, token)
         sent_at = self._clock()
         while not self._epoch.has_returned(token):
@@ -276,7 +281,7 @@ class CaptureTasks:
 
 
 @contextmanager
-def _naming(statement: str, *, forbidden: str = "") -> Iterator[None]:
+def naming(statement: str, *, forbidden: str = "") -> Iterator[None]:
     """Name a statement where the server refuses it, and what to do where we may not give it."""
     try:
         yield

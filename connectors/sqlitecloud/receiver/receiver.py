@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from random import Random
 from typing import Final
 
@@ -25,7 +25,7 @@ from silverfold.connectors.sqlitecloud.protocol.frame_access import log_stream
 from silverfold.connectors.sqlitecloud.protocol.landed.control import Description
 from silverfold.connectors.sqlitecloud.protocol.statements import ALL
 from silverfold.connectors.sqlitecloud.receiver import bronze_frames
-from silverfold.connectors.sqlitecloud.receiver.capture_tasks import FORBIDDEN, CaptureTasks
+from silverfold.connectors.sqlitecloud.receiver.capture_tasks import FORBIDDEN, WITHOUT_CHANNEL, CaptureTasks, naming
 from silverfold.connectors.sqlitecloud.receiver.epoch import Epoch
 from silverfold.connectors.sqlitecloud.receiver.introspection import PASSES, describe, list_tables, schema_version
 
@@ -54,7 +54,7 @@ class SqliteCloudReceiver:
         self._circuit_breaker = CircuitBreaker(self._backoff, clock)
         self._files = RenewedFiles()
         self._has_listened = False  # to a table, in some epoch
-        self._was_well = False  # listened to all that there is, in some epoch
+        self._was_well = False  # in some epoch, a PING was answered and a canary came back
 
     async def run(self, sink: FrameSink, resume: Resume) -> None:
         """Run one epoch; see `connectors.frames.Receiver`. Nothing is resumed: tables are read anew.
@@ -103,10 +103,10 @@ class SqliteCloudReceiver:
             logged=self._logged,
             channels=self._channels,
         )
+        tasks: CaptureTasks | None = None
         try:
             schema = await self._log_in(db, settings, sink)
             channel = await self._listen(db, epoch, sink, schema)
-            self._was_well = True
             tasks = CaptureTasks(db, epoch, sink, self._options, channel=channel, schema=schema, clock=self._clock)
             await tasks.run()
         except asyncio.CancelledError:
@@ -115,6 +115,7 @@ class SqliteCloudReceiver:
             raise
         except SilverfoldError as error:
             await sink.land([*epoch.receive(db.arrived()), *bronze_frames.bad_frames(db.bad_frames)])
+            self._was_well |= tasks is not None and tasks.was_well
             if self._was_well and isinstance(error, StatementRefused) and error.code != FORBIDDEN:
                 raise SourceUnavailable(f"{error} (it was not refused before, and may not be again)") from error
             raise
@@ -190,8 +191,9 @@ class SqliteCloudReceiver:
         if not self._options.fence and not self._options.canary_seconds:
             return None
         try:
-            await db.create_channel(self._own_channel, if_not_exists=True)
-            await db.listen(self._own_channel)
+            with naming("our own channel", forbidden=WITHOUT_CHANNEL) if self._options.fence else nullcontext():
+                await db.create_channel(self._own_channel, if_not_exists=True)
+                await db.listen(self._own_channel)
         except StatementRefused as refused:
             if self._options.fence:
                 raise

@@ -120,6 +120,9 @@ def test_why_a_base_cannot_serve_is_named_with_the_way_on(days: Days, warehouse:
         Rebuild(days.spark, days.settings, WEBHOOKS, ruled_feed("null", "AlbumId > 0", "fail"), "albums", "a").run()
     sound = rebuild_obstacle(days.places, WEBHOOKS, days.feed, "albums")
     other = rebuild_obstacle(days.places, WEBHOOKS, ruled_feed("keep"), "albums")
+    kept = days.feed.tables["albums"].model_copy(update={"stored_as_scd_type": 2})
+    versions = replace(days.feed, tables={**days.feed.tables, "albums": kept})
+    without = rebuild_obstacle(days.places, WEBHOOKS, versions, "albums")
     newest = max(Path(days.places.base("albums").silver("shop", "albums").url).glob("_delta_log/*.json"))
     whole = newest.read_bytes()
     newest.write_bytes(b"")
@@ -142,6 +145,8 @@ def test_why_a_base_cannot_serve_is_named_with_the_way_on(days: Days, warehouse:
     assert other.startswith("bronze has not what its base is made of, and insert_absent is keep")
     anew = f"to begin anew without what was dropped, remove {days.places.silver('shop', 'albums')}, {base}"
     assert other.endswith(f"put that back; or, {anew}")
+    assert without is not None
+    assert "it was made without a history: put that back; or, to begin anew" in without
     assert lacking is not None
     assert lacking.endswith(f"and the rows of {part} are gone: put that back; or, {anew}")
     assert not_advanced.result == f"left for the next run: albums: {lacking}"
