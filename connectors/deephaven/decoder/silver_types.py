@@ -90,15 +90,13 @@ def _arrow_type(info: ColumnInfo, options: DeephavenOptions, table: DeephavenTab
 
 def _to_decimals(texts: pa.StringArray, kind: pa.Decimal128Type, column: str) -> pa.Array:
     """Return decimals of a scale. Arrow's own cast from text wraps numbers that are too large for it (pyarrow 26)."""
-    unit, text = Decimal(1).scaleb(-kind.scale), None
-    try:
-        numbers = [
-            None if (text := each) is None else Decimal(each).quantize(unit, context=_EXACT)
-            for each in texts.to_pylist()
-        ]
-    except ArithmeticError as error:
-        reason = f"{column}: {str(text)[:80]} does not fit decimal({kind.precision}, {kind.scale})"
-        raise InvalidValue(reason, reason="decimal-scale") from error
+    unit, numbers = Decimal(1).scaleb(-kind.scale), list[Decimal | None]()
+    for text in texts.to_pylist():
+        try:
+            numbers.append(None if text is None else Decimal(text).quantize(unit, context=_EXACT))
+        except ArithmeticError as error:
+            reason = f"{column}: {text[:80]} does not fit decimal({kind.precision}, {kind.scale})"
+            raise InvalidValue(reason, reason="decimal-scale") from error
     return pa.array(numbers, kind)
 
 

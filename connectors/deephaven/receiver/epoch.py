@@ -51,6 +51,7 @@ _REFUSED_STATES = {SubscriptionState.FAILED, SubscriptionState.REQUESTED}
 _REMEMBERED: Final = 1_000
 """Subscriptions remembered behind the newest: with ``snapshot_only`` each snapshot is one, and leaves 300 bytes."""
 _MOST_COUNTS: Final = 10_000
+"""Subscriptions and types of columns whose messages are counted, before all counts begin anew."""
 _WARNINGS: Final = {
     "range-overlap": "ranges of rows overlap or descend: of a row that is in several, the last value counts",
     "trailing-bytes": "bytes follow the message, though its version is not newer than ours: they are ignored",
@@ -258,14 +259,12 @@ class Epoch:
         stream = self._streams[event.subscription_id]
         table = self._tables[stream]
         if isinstance(event, UpdateEnded):
-            lived, backoff = self._clock() - self._asked_at[stream], self._backoffs[stream]
-            is_live = (
-                not event.snapshot and lived >= backoff.bound
-            )  # one may fail soon, or behind its snapshot, each time
-            if is_live or table.mode is SubscribeMode.SNAPSHOT_ONLY:
-                backoff.reset()
+            now, backoff = self._clock(), self._backoffs[stream]
             if table.mode is SubscribeMode.SNAPSHOT_ONLY:
-                self._due[stream] = self._clock() + table.every
+                backoff.reset()
+                self._due[stream] = now + table.every
+            elif not event.snapshot and now - self._asked_at[stream] >= backoff.bound:  # others may fail soon each time
+                backoff.reset()
         frame = Frame(event.body, _KINDS[event.snapshot], _BOUNDARIES[type(event)], stream)
         is_due = isinstance(event, ColumnReceived) and self._checks.is_due(event.body, self._session.head_size)
         return [frame, *(self._checks.check(self._session.roles, event.body, stream) if is_due else ())]

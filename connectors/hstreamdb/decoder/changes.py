@@ -23,7 +23,6 @@ from silverfold.connectors.hstreamdb.decoder.landed_records import (
     LandedRecords,
     first_ids,
     landed_records,
-    parse_frame,
 )
 from silverfold.connectors.hstreamdb.decoder.layouts import Change, RecordReader
 from silverfold.connectors.hstreamdb.decoder.struct_columns import StructColumns
@@ -31,6 +30,7 @@ from silverfold.connectors.hstreamdb.decoder.struct_members import Ints
 from silverfold.connectors.hstreamdb.decoder.text_columns import TextColumns
 from silverfold.connectors.hstreamdb.decoder.values import exact_decimal
 from silverfold.connectors.hstreamdb.options import HStreamTable
+from silverfold.connectors.hstreamdb.protocol.frames import parse_frame
 from silverfold.connectors.hstreamdb.protocol.messages.batches import Flag, HStreamRecord
 from silverfold.connectors.hstreamdb.protocol.records import HRecord, decode_record
 

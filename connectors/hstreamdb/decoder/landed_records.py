@@ -18,7 +18,6 @@ from silverfold.connectors.hstreamdb.protocol.messages.batches import (
     EncodedRecords,
     HStreamRecord,
     ReceivedRecord,
-    StreamingFetchResponse,
 )
 
 _LARGEST = np.uint64((1 << 63) - 1)
@@ -39,14 +38,6 @@ class LandedRecords(NamedTuple):
     def sizes(self) -> list[int]:
         """Bytes of each record in the batch."""
         return list(map(len, EncodedRecords.FromString(self.expanded).records))
-
-
-def parse_frame(frame: bytes) -> ReceivedRecord:
-    """Return what a frame holds. Raises InvalidValue."""
-    try:
-        return StreamingFetchResponse.FromString(frame).received_records
-    except DecodeError as error:
-        raise InvalidValue("a frame is no StreamingFetchResponse", reason="bad_response") from error
 
 
 def first_ids(found: ReceivedRecord) -> tuple[int, int]:

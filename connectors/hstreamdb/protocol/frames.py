@@ -111,11 +111,15 @@ def decode_frame(frame: bytes, *, limit: int = MAX_PLAIN_BYTES) -> Batch:
             ``count_mismatch``.
         OversizedMessage: The batch has more than ``limit`` bytes.
     """
+    return decode_batch(parse_frame(frame), limit=limit)
+
+
+def parse_frame(frame: bytes) -> ReceivedRecord:
+    """Return what a frame holds. Raises InvalidValue: ``bad_response``."""
     try:
-        found = StreamingFetchResponse.FromString(frame)
+        return StreamingFetchResponse.FromString(frame).received_records
     except DecodeError as error:
         raise InvalidValue("a frame is no StreamingFetchResponse", reason="bad_response") from error
-    return decode_batch(found.received_records, limit=limit)
 
 
 def decode_batch(found: ReceivedRecord, *, limit: int = MAX_PLAIN_BYTES) -> Batch:

@@ -20,9 +20,8 @@ from typing import Any, Final, NoReturn
 from silverfold.conf.errors import InvalidValue
 from silverfold.connectors.common.key_span import EVERY_KEY, KeySpan
 from silverfold.connectors.frames import ControlFrame
-from silverfold.connectors.hstreamdb.client.fetch import FetchedFrame
 from silverfold.connectors.hstreamdb.options import INTEGERS, HStreamOptions, HStreamTable
-from silverfold.connectors.hstreamdb.protocol.frames import KeyedRecord, decode_frame
+from silverfold.connectors.hstreamdb.protocol.frames import KeyedRecord, decode_batch, parse_frame
 from silverfold.connectors.hstreamdb.protocol.records import HRecord, Record
 from silverfold.connectors.verification import ReferenceChange
 
@@ -55,17 +54,17 @@ class HStreamReferenceReader:
 
     def control(self, frame: ControlFrame) -> None:
         """Note committed floors: what comes again from below them is left out, since nobody may be able to read it."""
-        self._floors = committed_floors(frame)
+        self._floors = committed_floors(json.loads(frame.body))
 
     def changes(
         self, epoch: int, frames: Iterable[tuple[int, bytes]], within: KeySpan = EVERY_KEY
     ) -> Iterator[ReferenceChange]:
         """Yield the changes of frames; see `connectors.verification.ReferenceReader.changes`."""
         for position, body in frames:
-            first = next(iter(FetchedFrame.of(body).ids), None)
-            if first is not None and 0 < first.batch_id <= self._floors.get(first.shard_id, 0):
+            received = parse_frame(body)
+            if any(0 < each.batch_id <= self._floors.get(each.shard_id, 0) for each in received.record_ids[:1]):
                 continue
-            for found in decode_frame(body, limit=self.options.max_batch_bytes).records:
+            for found in decode_batch(received, limit=self.options.max_batch_bytes).records:
                 yield from self.record_changes(found, position)
 
     def record_changes(self, found: KeyedRecord, position: int = 0) -> Iterator[ReferenceChange]:
@@ -177,9 +176,9 @@ class HStreamReferenceReader:
             raise InvalidValue(f"column {name} cannot be {kind}", reason="wrong_type", element=name) from error
 
 
-def committed_floors(frame: ControlFrame) -> Mapping[int, int]:
-    """Return, per shard, the batch up to which all had landed before a control frame."""
-    return {int(shard_id): int(batch_id) for shard_id, batch_id in json.loads(frame.body)["offsets"].items()}
+def committed_floors(content: Mapping[str, Any]) -> Mapping[int, int]:
+    """Return, per shard, the batch up to which all had landed before a control frame of this content."""
+    return {int(shard_id): int(batch_id) for shard_id, batch_id in content["offsets"].items()}
 
 
 def _parse(record: Record) -> Any:

@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import AsyncGenerator, Container, Iterator, Mapping, Sequence
 from operator import itemgetter
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from silverfold.conf.errors import SourceRefused
 from silverfold.connectors.frames import ControlFrame
@@ -32,8 +32,8 @@ class HStreamSourceReplay:
     def __init__(self, feed: HStreamFeed, table: str) -> None:
         self._feed, self._options = feed, feed.options
         self._reader = HStreamReferenceReader(feed.tables[table], feed.options)
-        self._floors: dict[str, Any] = {}
-        self._floors_at: list[tuple[int, Mapping[int, int]]] = []
+        self._is_current = False
+        self._floors: list[tuple[int, Mapping[int, int]]] = []
         self._created = ""
         self._oldest: dict[int, SourceRecord] = {}
 
@@ -73,23 +73,23 @@ class HStreamSourceReplay:
 
     def control(self, frame: ControlFrame) -> None:
         """Note committed floors; of the current subscription the newest ones count."""
-        self._floors = json.loads(frame.body)
-        self._floors_at.append((frame.frame_seq, committed_floors(frame)))
+        content = json.loads(frame.body)
+        self._is_current = content["created"] == self._created
+        self._floors.append((frame.frame_seq, committed_floors(content)))
 
     def landed(self, position: int, body: bytes) -> Sequence[SourceRecord]:
         """Return the ids of a frame, but for those that had landed before, by the floors then.
 
         None if they cannot be read: then they were not acknowledged either.
         """
-        before = bisect_left(self._floors_at, position, key=itemgetter(0))
-        floors = self._floors_at[before - 1][1] if before else {}
+        before = bisect_left(self._floors, position, key=itemgetter(0))
+        floors = self._floors[before - 1][1] if before else {}
         return [each for each in FetchedFrame.of(body).ids if not 0 < each.batch_id <= floors.get(each.shard_id, 0)]
 
     def was_acknowledged(self, record: SourceRecord) -> bool:
         """Return whether a record is at or below a committed floor of the current subscription."""
         shard_id, batch_id, _ = record
-        is_current = self._floors.get("created") == self._created
-        return is_current and batch_id <= int(self._floors["offsets"].get(str(shard_id), 0))
+        return self._is_current and batch_id <= self._floors[-1][1].get(shard_id, 0)
 
     def is_expired(self, record: SourceRecord) -> bool:
         """Return whether its shard begins behind the record, or is empty or gone."""

@@ -62,8 +62,8 @@ class SqliteCloudReceiver:
         Raises:
             ConfigError: A secret or a certificate file cannot be used; SourceUnavailable if it could in an earlier
                 epoch.
-            SourceRefused: The login is refused; or a statement, such as of a channel, and no epoch listened before; or
-                every table is, and always was: it does not exist, has no key, or may not be read.
+            SourceRefused: The login is refused; or a statement, such as of a channel, before a canary came back in any
+                epoch; or every table is, and always was: it does not exist, has no key, or may not be read.
         """
         try:
             with self._files.retrying_refusals():  # of trust: the second connection may meet another node

@@ -11,10 +11,11 @@ import pytest
 
 from silverfold.connectors.frames import ControlFrame
 from silverfold.connectors.hstreamdb.decoder.floors import Floors, read_floors
-from silverfold.connectors.hstreamdb.decoder.landed_records import LandedRecords, landed_records, parse_frame
+from silverfold.connectors.hstreamdb.decoder.landed_records import LandedRecords, landed_records
 from silverfold.connectors.hstreamdb.decoder.layouts import RecordReader
 from silverfold.connectors.hstreamdb.decoder.struct_columns import StructColumns
 from silverfold.connectors.hstreamdb.decoder.text_columns import TextColumns
+from silverfold.connectors.hstreamdb.protocol.frames import parse_frame
 from silverfold.connectors.hstreamdb.protocol.messages.batches import Flag
 from tests.support.hstreamdb.landed import changes_of, entry, frame_of, objects, table_of
 

@@ -13,11 +13,12 @@ from silverfold.conf.errors import WireError
 from silverfold.connectors.hstreamdb.decoder.changes import read_json
 from silverfold.connectors.hstreamdb.decoder.column_changes import ColumnChanges
 from silverfold.connectors.hstreamdb.decoder.kinds import KINDS
-from silverfold.connectors.hstreamdb.decoder.landed_records import landed_records, parse_frame
+from silverfold.connectors.hstreamdb.decoder.landed_records import landed_records
 from silverfold.connectors.hstreamdb.decoder.layouts import RecordReader
 from silverfold.connectors.hstreamdb.decoder.struct_columns import StructColumns
 from silverfold.connectors.hstreamdb.decoder.text_columns import TextColumns
 from silverfold.connectors.hstreamdb.options import ENCODINGS, Encoding, HStreamTable
+from silverfold.connectors.hstreamdb.protocol.frames import parse_frame
 from silverfold.connectors.hstreamdb.protocol.messages.batches import Flag
 from silverfold.connectors.hstreamdb.reference.reader import HStreamReferenceReader
 from silverfold.pipelines.verifying.compare import same

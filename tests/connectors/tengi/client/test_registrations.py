@@ -38,6 +38,15 @@ class Counting(ConnectionListener):
         self.count += 1
 
 
+async def echo_twice_and_leave(connection: Connection) -> None:
+    inbox = Inbox(connection)
+    for number in range(2):
+        await connection.write_object(number)
+        await inbox.get()
+    await connection.disconnect()
+    await connection.wait_closed()
+
+
 def test_a_listener_that_another_one_removes_is_not_called_any_more() -> None:
     notes: list[str] = []
     removed: list[Registration] = []
@@ -60,12 +69,7 @@ def test_a_listener_that_another_one_removes_is_not_called_any_more() -> None:
             removed.append(connection.add_connection_listener(Noting("removed", notes)))
             connection.add_connection_listener(RemovingAtTheEnd())
             removed.append(connection.add_connection_listener(Noting("last", notes)))
-            inbox = Inbox(connection)
-            for number in range(2):
-                await connection.write_object(number)
-                await inbox.get()
-            await connection.disconnect()
-            await connection.wait_closed()
+            await echo_twice_and_leave(connection)
 
     run(work())
     assert notes == ["removing 0", "last 0", "removing 1", "last 1", "closed"]
@@ -82,12 +86,7 @@ def test_a_listener_that_is_added_during_a_message_gets_the_next_one() -> None:
     async def work() -> None:
         async with serving(echo) as server, connected(server, "tcp") as connection:
             connection.add_message_listener(add)
-            inbox = Inbox(connection)
-            for number in range(2):
-                await connection.write_object(number)
-                await inbox.get()
-            await connection.disconnect()
-            await connection.wait_closed()
+            await echo_twice_and_leave(connection)
 
     run(work())
     assert notes == ["function 1", "object 1", "object closed"]
